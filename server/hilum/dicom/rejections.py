@@ -26,5 +26,5 @@ def rejection_text(
 
 
 def is_passing(source: int) -> bool:
-    """Whether a later attempt may succeed although nobody changes anything."""
+    """Whether a later attempt may succeed without a change at either side."""
     return source == _PASSING

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from hilum.cli.frame import Config, acting, explained, performs, settings_of, sources_app
 from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
+
+if TYPE_CHECKING:
+    from hilum.retrieve.source import ProbeLine
+    from hilum.settings import SourceSection
 
 _MARKS: Final = {True: "ok ", False: "NO ", None: "-- "}
 
@@ -35,7 +40,7 @@ def probe_source(
     config: Config = None,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """Ask a source what it offers and which keys of a query it honours.
+    """Ask a source for its services, and find the keys of a query that it honours.
 
     Fetches no image.
     """
@@ -51,8 +56,11 @@ def probe_source(
     if as_json:
         print(json.dumps([asdict(line) for line in lines], indent=2))
     else:
-        section = settings.sources[name]
-        print(f"{name}: {section.kind}, {section.address}")
-        for line in lines:
-            print(f"  {_MARKS[line.is_ok]} {line.topic}: {line.text}")
+        _show(name, settings.sources[name], lines)
     raise typer.Exit(1 if any(line.is_ok is False for line in lines) else 0)
+
+
+def _show(name: str, section: SourceSection, lines: Sequence[ProbeLine]) -> None:
+    print(f"{name}: {section.kind}, {section.address}")
+    for line in lines:
+        print(f"  {_MARKS[line.is_ok]} {line.topic}: {line.text}")

@@ -17,7 +17,7 @@ from hilum.dicom.charset import texts_of
 from hilum.retrieve.dimse.association import PacsAssociation
 from hilum.retrieve.dimse.contexts import STUDY_ROOT_FIND
 from hilum.retrieve.dimse.identifiers import optional_keys, query_identifier
-from hilum.retrieve.dimse.request import PendingRequest, RequestEnd, RequestLimits, Response
+from hilum.retrieve.dimse.request import DimseResponse, PendingRequest, RequestEnd, RequestLimits
 from hilum.retrieve.dimse.statuses import (
     CANCELLED,
     OUT_OF_RESOURCES,
@@ -35,8 +35,9 @@ _MESSAGES: Final = 10
 _MEDIUM_PRIORITY: Final = 0
 _CHARACTER_SET: Final = 0x00080005
 _CODED: Final = frozenset({"LO", "LT", "PN", "SH", "ST", "UC", "UT"})
-_NO_TEXT: Final = frozenset({"OB", "OD", "OF", "OL", "OV", "OW", "SQ", "UN"})
-_BINARY: Final = frozenset({"AT", "FD", "FL", "SL", "SS", "SV", "UL", "US", "UV"})
+_BYTES: Final = frozenset({"OB", "OB or OW", "OD", "OF", "OL", "OV", "OW", "SQ", "UN"})
+_NUMBERS: Final = frozenset({"AT", "FD", "FL", "SL", "SS", "SV", "UL", "US", "US or SS", "UV"})
+_NO_TEXT: Final = _BYTES | _NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class _Collector:
         answers = Answers(self._items, is_cut_off, ignored)
         return Collected(answers, self._request.was_cancelled, self._status)
 
-    def _take(self, response: Response) -> None:
+    def _take(self, response: DimseResponse) -> None:
         if not is_pending(response.status):
             self._status = response.status
             return
@@ -156,12 +157,12 @@ def decoded(identifier: bytes, syntax: Any) -> Answer:  # noqa: ANN401 - the sam
         syntax.is_little_endian,
         syntax.is_deflated,
     )
-    raw = {int(tag): dataset.get_item(tag) for tag in dataset.keys()}  # noqa: SIM118 - no mapping
-    names = _bytes_of(raw.get(_CHARACTER_SET))
+    raw = {int(tag): _bytes_of(dataset.get_item(tag)) for tag in list(dataset.keys())}
+    names = raw.get(_CHARACTER_SET, b"")
     found = {
-        dictionary_keyword(tag): _text_of(tag, _bytes_of(item), names)
-        for tag, item in raw.items()
-        if dictionary_has_tag(tag) and dictionary_VR(tag) not in _NO_TEXT
+        dictionary_keyword(tag): _text_of(dictionary_VR(tag), value, names)
+        for tag, value in raw.items()
+        if dictionary_has_tag(tag)
     }
     return {keyword: text for keyword, text in found.items() if text}
 
@@ -171,10 +172,11 @@ def _bytes_of(item: Any) -> bytes:  # noqa: ANN401 - RawDataElement or DataEleme
     return value if isinstance(value, bytes) else b""
 
 
-def _text_of(tag: int, value: bytes, names: bytes) -> str:
-    if dictionary_VR(tag) in _BINARY:
+def _text_of(representation: str, value: bytes, names: bytes) -> str:
+    """Return a value as text; empty for a representation that holds none."""
+    if representation in _NO_TEXT:
         return ""
-    if dictionary_VR(tag) in _CODED:
+    if representation in _CODED:
         text = texts_of([value], names)[0]
     else:
         text = value.decode("ascii", "replace")

@@ -100,6 +100,9 @@ class PacsAssociation:
         if assoc is None or not assoc.is_established or rested > _REUSED_SECONDS:
             self.close()
             assoc = self._associate()
+            assoc.network_timeout_response = "A-RELEASE"
+            # Its reactor serves no request, and must never take a response off the queue.
+            assoc.dimse.get_msg = _no_message
         assoc.network_timeout = None
         self._assoc = assoc
         self._rested_at = None
@@ -107,61 +110,65 @@ class PacsAssociation:
 
     def _associate(self) -> Any:  # noqa: ANN401 - the same
         settings = self._settings
-        _config.LOG_HANDLER_LEVEL = "none"
-        entity = AE(ae_title=settings.calling_ae_title)
-        entity.implementation_class_uid = IMPLEMENTATION_CLASS_UID
-        entity.implementation_version_name = IMPLEMENTATION_VERSION_NAME
-        entity.acse_timeout = settings.timeout_seconds
-        entity.connection_timeout = settings.timeout_seconds
-        entity.network_timeout = None
         tls = tls_of(settings, settings.host)
         try:
-            assoc = entity.associate(
+            assoc = _entity(settings).associate(
                 settings.host,
                 settings.port,
                 self._proposal.contexts,
                 ae_title=settings.ae_title,
                 max_pdu=_LARGEST_PDU_BYTES,
                 ext_neg=list(self._proposal.roles),
-                tls_args=None if tls is None else (tls.context(), tls.server_name),
+                tls_args=tls and (tls.context(), tls.server_name),
             )
         except Retry as error:
             raise SourceError(error.detail, is_outage=True) from error
         except OSError as error:
             raise _unreachable(settings, error) from error
         if not assoc.is_established:
-            raise self._why_not(assoc, tls)
-        assoc.network_timeout_response = "A-RELEASE"
-        # Its reactor serves no request, and must never take a response off the queue.
-        assoc.dimse.get_msg = _no_message
+            raise _refusal(settings, assoc, tls)
         return assoc
 
-    def _why_not(self, assoc: Any, tls: Tls | None) -> SourceError:  # noqa: ANN401 - the same
-        settings = self._settings
-        if assoc.is_rejected:
-            answer = assoc.acceptor.primitive
-            source = int(answer.result_source)
-            reason = int(answer.diagnostic)
-            text = rejection_text(
-                source,
-                reason,
-                calling=settings.calling_ae_title,
-                called=settings.ae_title,
-                role="source",
-            )
-            detail = (
-                f"{settings.address} rejected the association:"
-                f" ({answer.result},{source},{reason}) {text}"
-            )
-            is_outage = is_passing(source)
-            return SourceError(detail, is_outage=is_outage, is_final=not is_outage)
-        if assoc.rejected_contexts:
-            return SourceError(
-                f"{settings.address} offers no query and retrieve to our AE Title"
-                f" {settings.calling_ae_title}; enable it there",
-                is_final=True,
-            )
-        return _connection_problem(settings, tls)
+
+def _entity(settings: DimseSource) -> AE:
+    _config.LOG_HANDLER_LEVEL = "none"
+    entity = AE(ae_title=settings.calling_ae_title)
+    entity.implementation_class_uid = IMPLEMENTATION_CLASS_UID
+    entity.implementation_version_name = IMPLEMENTATION_VERSION_NAME
+    entity.acse_timeout = settings.timeout_seconds
+    entity.connection_timeout = settings.timeout_seconds
+    entity.network_timeout = None
+    return entity
+
+
+def _refusal(settings: DimseSource, assoc: Any, tls: Tls | None) -> SourceError:  # noqa: ANN401
+    """Return why there is no association."""
+    if assoc.is_rejected:
+        return _rejection(settings, assoc.acceptor.primitive)
+    if assoc.rejected_contexts:
+        return SourceError(
+            f"{settings.address} offers no query and retrieve to our AE Title"
+            f" {settings.calling_ae_title}; enable it there",
+            is_final=True,
+        )
+    return _connection_problem(settings, tls)
+
+
+def _rejection(settings: DimseSource, answer: Any) -> SourceError:  # noqa: ANN401 - the same
+    source = int(answer.result_source)
+    reason = int(answer.diagnostic)
+    text = rejection_text(
+        source,
+        reason,
+        calling=settings.calling_ae_title,
+        called=settings.ae_title,
+        role="source",
+    )
+    return SourceError(
+        f"{settings.address} rejected the association: ({answer.result},{source},{reason}) {text}",
+        is_outage=is_passing(source),
+        is_final=not is_passing(source),
+    )
 
 
 def _no_message(block: bool = False) -> tuple[None, None]:  # noqa: ARG001 - pynetdicom's own form
@@ -170,12 +177,8 @@ def _no_message(block: bool = False) -> tuple[None, None]:  # noqa: ARG001 - pyn
 
 def _connection_problem(settings: DimseSource, tls: Tls | None) -> SourceError:
     """Return why no association came about; pynetdicom keeps the reason for itself, so connect."""
-    address = (settings.host, settings.port)
     try:
-        plain = socket.create_connection(address, settings.timeout_seconds)
-        with contextlib.closing(plain):
-            if tls is not None:
-                tls.context().wrap_socket(plain, server_hostname=tls.server_name).close()
+        _connect(settings, tls)
     except ssl.SSLError as error:
         return SourceError(f"{settings.address}: {handshake_problem(error)}", is_outage=True)
     except OSError as error:
@@ -186,6 +189,14 @@ def _connection_problem(settings: DimseSource, tls: Tls | None) -> SourceError:
         f" {settings.timeout_seconds:g} s; {advice}",
         is_outage=True,
     )
+
+
+def _connect(settings: DimseSource, tls: Tls | None) -> None:
+    address = (settings.host, settings.port)
+    plain = socket.create_connection(address, settings.timeout_seconds)
+    with contextlib.closing(plain):
+        if tls is not None:
+            tls.context().wrap_socket(plain, server_hostname=tls.server_name).close()
 
 
 def _unreachable(settings: DimseSource, error: OSError) -> SourceError:

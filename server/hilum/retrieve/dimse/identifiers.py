@@ -58,17 +58,22 @@ def query_identifier(query: Query, ignored: Collection[str]) -> Dataset:
 
     Raises SourceError where the keys of the levels above are not full UIDs (PS3.4 C.4.1.2.2.1).
     """
-    for parent in _PARENTS[query.level]:
-        if not is_full_uid(query.keys.get(parent, "")):
-            raise SourceError(f"a query at {query.level} level needs one {parent}", is_final=True)
+    _require_parents(query)
+    unsent = frozenset(ignored) | _NEVER_ASKED
     identifier = Dataset()
     for keyword, value in query.keys.items():
-        if keyword not in ignored and keyword not in _NEVER_ASKED:
+        if keyword not in unsent:
             _put(identifier, keyword, value)
-    if not all(value.isascii() for value in query.keys.values()):
+    if not all(map(str.isascii, query.keys.values())):
         _put(identifier, "SpecificCharacterSet", "ISO_IR 192")
     _put(identifier, "QueryRetrieveLevel", query.level.value)
     return identifier
+
+
+def _require_parents(query: Query) -> None:
+    for parent in _PARENTS[query.level]:
+        if not is_full_uid(query.keys.get(parent, "")):
+            raise SourceError(f"a query at {query.level} level needs one {parent}", is_final=True)
 
 
 def optional_keys(identifier: Dataset) -> tuple[str, ...]:

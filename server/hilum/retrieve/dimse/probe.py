@@ -23,9 +23,10 @@ from hilum.retrieve.dimse.contexts import (
 )
 from hilum.retrieve.dimse.request import RequestLimits
 from hilum.retrieve.dimse.statuses import CANCELLED, SUCCESS, hexadecimal
-from hilum.retrieve.source import Level, ProbeLine, Query, SourceError
+from hilum.retrieve.source import Answer, Answers, Level, ProbeLine, Query, SourceError
 from hilum.settings import CMoveSource, DimseSource
 
+_MODELS: Final = (STUDY_ROOT_FIND, STUDY_ROOT_MOVE, STUDY_ROOT_GET)
 _DAYS: Final = 7
 _LIMIT: Final = 5
 _NO_MODALITY: Final = "ZZ"  # a valid code string that no study has
@@ -34,13 +35,9 @@ _NO_MODALITY: Final = "ZZ"  # a valid code string that no study has
 def probe(settings: DimseSource) -> Sequence[ProbeLine]:
     """Return what the source can do. Never raises SourceError."""
     asked = settings.model_copy(update={"ignores": ()})
-    proposal = get_services(VERIFICATION, *_services())
+    proposal = get_services(VERIFICATION, *_MODELS)
     with contextlib.closing(PacsAssociation(asked, proposal)) as association:
         return list(_Probe(asked, association).lines())
-
-
-def _services() -> Sequence[str]:
-    return (STUDY_ROOT_FIND, STUDY_ROOT_MOVE, STUDY_ROOT_GET)
 
 
 class _Probe:
@@ -60,19 +57,18 @@ class _Probe:
             return
         title = self._settings.calling_ae_title
         yield ProbeLine("association", f"accepted for our AE Title {title}", is_ok=True)
-        models = frozenset(str(item.abstract_syntax) for item in accepted.values())
         yield from self._part("C-ECHO", self._echo())
-        yield from self._offers(models)
+        yield from self._services([str(item.abstract_syntax) for item in accepted.values()])
+
+    def _services(self, accepted: Sequence[str]) -> Iterator[ProbeLine]:
+        """Yield the lines of query and retrieve."""
+        yield from self._offers(frozenset(accepted))
         if self._needed == STUDY_ROOT_GET:
-            yield _storage_line([str(item.abstract_syntax) for item in accepted.values()])
-        if STUDY_ROOT_FIND in models:
+            yield _storage_line(accepted)
+        if STUDY_ROOT_FIND in accepted:
             yield from self._part("C-FIND", self._queries())
         if isinstance(self._settings, CMoveSource):
-            title = self._settings.move_ae_title
-            yield ProbeLine(
-                "move destination",
-                f"{title} must be registered there with our host and port; only a fetch proves it",
-            )
+            yield _destination_line(self._settings.move_ae_title)
 
     def _part(self, topic: str, lines: Iterator[ProbeLine]) -> Iterator[ProbeLine]:
         """Yield the lines of a part, or its error as a line."""
@@ -93,7 +89,7 @@ class _Probe:
         yield ProbeLine("C-ECHO", text, is_ok=status == SUCCESS)
 
     def _offers(self, models: frozenset[str]) -> Iterator[ProbeLine]:
-        for model in _services():
+        for model in _MODELS:
             is_needed = model in (STUDY_ROOT_FIND, self._needed)
             is_offered = model in models
             text = "offered" if is_offered else "not offered"
@@ -103,27 +99,14 @@ class _Probe:
 
     def _queries(self) -> Iterator[ProbeLine]:
         today = datetime.now(ZoneInfo(self._settings.time_zone)).date()
-        first = f"{today - timedelta(days=_DAYS - 1):%Y%m%d}"
-        last = f"{today:%Y%m%d}"
-        days = f"{first}-{last}"
+        days = f"{today - timedelta(days=_DAYS - 1):%Y%m%d}-{today:%Y%m%d}"
         found = self._studies({"StudyDate": days, "ModalitiesInStudy": ""})
-        count = len(found.answers.items)
-        if not count:
-            text = f"answered; no study in the last {_DAYS} days, so its keys cannot be judged"
-            yield ProbeLine("query", text)
-            return
-        least = "at least " if found.answers.is_cut_off else ""
-        yield ProbeLine("query", f"{least}{count} studies in the last {_DAYS} days", is_ok=True)
-        yield _limit_line(found)
-        dates = [item.get("StudyDate", "") for item in found.answers.items]
-        yield _key_line("StudyDate", all(first <= day <= last for day in dates))
-        counts = [item.get("NumberOfStudyRelatedInstances", "") for item in found.answers.items]
-        yield ProbeLine(
-            "NumberOfStudyRelatedInstances",
-            "returned" if all(counts) else "not returned; a plan cannot compare counts",
-        )
-        none = self._studies({"StudyDate": days, "ModalitiesInStudy": _NO_MODALITY})
-        yield _key_line("ModalitiesInStudy", not none.answers.items and not none.answers.ignored)
+        yield _query_line(found.answers)
+        if found.answers.items:
+            yield _limit_line(found)
+            yield from _answer_lines(found.answers.items, days)
+            none = self._studies({"StudyDate": days, "ModalitiesInStudy": _NO_MODALITY}).answers
+            yield _key_line("ModalitiesInStudy", not none.items and not none.ignored)
 
     def _studies(self, keys: Mapping[str, str]) -> Collected:
         asked = {
@@ -133,6 +116,15 @@ class _Probe:
             **keys,
         }
         return find(self._association, self._settings, Query(Level.STUDY, asked, _LIMIT))
+
+
+def _query_line(answers: Answers) -> ProbeLine:
+    count = len(answers.items)
+    if not count:
+        text = f"answered; no study in the last {_DAYS} days, so its keys cannot be judged"
+        return ProbeLine("query", text)
+    least = "at least " if answers.is_cut_off else ""
+    return ProbeLine("query", f"{least}{count} studies in the last {_DAYS} days", is_ok=True)
 
 
 def _limit_line(found: Collected) -> ProbeLine:
@@ -165,3 +157,18 @@ def _storage_line(accepted: Sequence[str]) -> ProbeLine:
         f" {len(classes) * len(TRANSFER_SYNTAXES)} combinations with a Transfer Syntax"
     )
     return ProbeLine("storage by C-GET", text, is_ok=bool(images))
+
+
+def _answer_lines(items: Sequence[Answer], days: str) -> Iterator[ProbeLine]:
+    """Yield the lines on the attributes of the answers to a query for these days."""
+    first, _, last = days.partition("-")
+    dates = [item.get("StudyDate", "") for item in items]
+    yield _key_line("StudyDate", all(first <= day <= last for day in dates))
+    counts = [item.get("NumberOfStudyRelatedInstances", "") for item in items]
+    text = "returned" if all(counts) else "not returned; a plan cannot compare counts"
+    yield ProbeLine("NumberOfStudyRelatedInstances", text)
+
+
+def _destination_line(title: str) -> ProbeLine:
+    text = f"{title} must be registered there with our host and port; only a fetch proves it"
+    return ProbeLine("move destination", text)

@@ -49,7 +49,7 @@ class RequestLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class DimseResponse:
     """A response. `identifier`: encoded. Counts of sub-operations: None where it gives none."""
 
     status: int
@@ -108,7 +108,7 @@ class PendingRequest:
         message.MessageIDBeingRespondedTo = self._message_id
         self._assoc.dimse.send_msg(message, self._context_id)
 
-    def responses(self) -> Generator[Response, None, None]:
+    def responses(self) -> Generator[DimseResponse, None, None]:
         """Yield the responses, the final one last; none follows where the request was ended.
 
         Close it: the association of a request that is not over is aborted.
@@ -172,12 +172,12 @@ class PendingRequest:
         self._assoc.dimse.send_msg(response, context_id)
 
 
-def _response_of(message: Any) -> Response | None:  # noqa: ANN401 - pynetdicom ships no types
+def _response_of(message: Any) -> DimseResponse | None:  # noqa: ANN401 - pynetdicom ships no types
     """Return a response; None for a message that is none."""
     if not getattr(message, "is_valid_response", False):
         return None
     encoded = getattr(message, "Identifier", None)
-    return Response(
+    return DimseResponse(
         int(message.Status),
         encoded.getvalue() if encoded is not None else b"",
         getattr(message, "NumberOfCompletedSuboperations", None),

@@ -9,13 +9,14 @@ import time
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydicom.dataset import Dataset
 from pynetdicom.dimse_primitives import C_GET, C_MOVE
 
 from hilum.retrieve.dimse.answers import encoded
 from hilum.retrieve.dimse.association import PacsAssociation
 from hilum.retrieve.dimse.contexts import STUDY_ROOT_GET, STUDY_ROOT_MOVE
 from hilum.retrieve.dimse.identifiers import retrieve_identifiers
-from hilum.retrieve.dimse.request import RequestEnd, RequestLimits, Response, StoreHandler
+from hilum.retrieve.dimse.request import DimseResponse, RequestEnd, RequestLimits, StoreHandler
 from hilum.retrieve.dimse.statuses import (
     CANNOT_PERFORM,
     SUCCESS,
@@ -33,12 +34,23 @@ class RetrieveEnd:
     """How one C-MOVE or C-GET ended; `response`: its last one, also a pending one."""
 
     end: RequestEnd
-    response: Response | None
+    response: DimseResponse | None
 
     @property
     def is_unanswered(self) -> bool:
         """Whether it had no final response for a reason at the source."""
         return self.end in (RequestEnd.LOST, RequestEnd.TIMED_OUT, RequestEnd.SILENT)
+
+    @property
+    def is_success(self) -> bool:
+        """Whether the source claims success."""
+        return self.response is not None and self.response.status == SUCCESS
+
+    @property
+    def ends_all(self) -> bool:
+        """Whether a further request for images of the series would fare alike."""
+        is_final = self.response is not None and meaning_of(self.response.status).is_final
+        return self.end is not RequestEnd.ANSWERED or is_final or self.is_trouble
 
     @property
     def is_trouble(self) -> bool:
@@ -74,51 +86,40 @@ class Retrieval:
     store: StoreHandler | None = None
 
     def run(self, wanted: FetchRequest, stop: threading.Event) -> RetrieveEnd:
-        """Ask for the images, one request after the other; return the worst end.
+        """Ask for the images, one request after the other; return the first that is no success.
 
         Raises SourceError without an association, or where a UID is not a full one.
         """
         deadline = time.monotonic() + wanted.limit_seconds
-        worst = RetrieveEnd(RequestEnd.STOPPED, None)
-        identifiers = retrieve_identifiers(wanted, by_lists=self.by_lists)
-        for number, identifier in enumerate(identifiers):
-            if number and stop.is_set():
-                return RetrieveEnd(RequestEnd.STOPPED, worst.response)
+        found: list[RetrieveEnd] = []
+        for identifier in retrieve_identifiers(wanted, by_lists=self.by_lists):
             limits = RequestLimits(max(0.0, deadline - time.monotonic()), stop=stop)
-            found = self._ask(identifier, limits)
-            if number == 0 or _is_worse(found, worst):
-                worst = found
-            if found.end is not RequestEnd.ANSWERED or _is_final(found) or found.is_trouble:
-                return found
-        return worst
+            found.append(self._ask(identifier, limits))
+            if found[-1].ends_all:
+                return found[-1]
+        return next((end for end in found if not end.is_success), found[-1])
 
-    def _ask(self, identifier: Any, limits: RequestLimits) -> RetrieveEnd:  # noqa: ANN401
+    def _ask(self, identifier: Dataset, limits: RequestLimits) -> RetrieveEnd:
         model = STUDY_ROOT_MOVE if self.destination else STUDY_ROOT_GET
-        message = C_MOVE() if self.destination else C_GET()
-        if self.destination:
-            message.MoveDestination = self.destination
-        message.Priority = _MEDIUM_PRIORITY
         syntax = self.association.transfer_syntax(model)
+        message = self._message()
         message.Identifier = io.BytesIO(encoded(identifier, syntax))
         request = self.association.request(model, message, limits, self.store)
-        last: Response | None = None
+        last: DimseResponse | None = None
         with contextlib.closing(request.responses()) as responses:
             for response in responses:
                 last = response
         return RetrieveEnd(request.end, last)
 
-
-def _is_final(found: RetrieveEnd) -> bool:
-    return found.response is not None and meaning_of(found.response.status).is_final
-
-
-def _is_worse(found: RetrieveEnd, than: RetrieveEnd) -> bool:
-    """Of several ends the first that is no success counts."""
-    is_good = than.response is not None and than.response.status == SUCCESS
-    return is_good and found.response is not None and found.response.status != SUCCESS
+    def _message(self) -> Any:  # noqa: ANN401 - pynetdicom ships no types
+        message = C_MOVE() if self.destination else C_GET()
+        message.Priority = _MEDIUM_PRIORITY
+        if self.destination:
+            message.MoveDestination = self.destination
+        return message
 
 
-def _answered(response: Response) -> FetchReport:
+def _answered(response: DimseResponse) -> FetchReport:
     status = hexadecimal(response.status)
     if response.status == SUCCESS and not response.failed:
         return FetchReport(status)
@@ -129,7 +130,7 @@ def _answered(response: Response) -> FetchReport:
     )
 
 
-def _counted(response: Response | None) -> str:
+def _counted(response: DimseResponse | None) -> str:
     """Return the counts of sub-operations, where the source gives any."""
     if response is None:
         return ""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from hilum.retrieve.dimse.outage import OutageRule
-from hilum.retrieve.dimse.request import RequestEnd, Response
+from hilum.retrieve.dimse.request import DimseResponse, RequestEnd
 from hilum.retrieve.dimse.retrieval import RetrieveEnd
 from hilum.retrieve.dimse.statuses import meaning_of, status_text
 
 
 def _ended(status: int, **counts: int) -> RetrieveEnd:
-    return RetrieveEnd(RequestEnd.ANSWERED, Response(status, b"", **counts))
+    return RetrieveEnd(RequestEnd.ANSWERED, DimseResponse(status, b"", **counts))
 
 
 @pytest.mark.parametrize(
