@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from hilum.domain import ExpectedImage
+from hilum.retrieve.dimse import association
 from hilum.retrieve.dimse.source import CGetImageSource, CMoveImageSource, DimseImageSource
 from hilum.retrieve.source import Answers, FetchReport, FetchRequest, Level, Query, SourceError
 from hilum.settings import CGetSource, CMoveSource
@@ -381,3 +382,35 @@ def test_closing_releases_the_association_and_may_be_repeated() -> None:
         wait_for(lambda: association.is_released or association.is_aborted)
 
         assert association.is_released
+
+
+def test_an_association_that_the_server_has_ended_is_opened_anew() -> None:
+    with ScriptedArchive(answers=studies(1)) as archive, source_of(archive) as source:
+        source.find(STUDIES)
+        archive.associations[0].abort()
+        found = source.find(STUDIES)
+
+    assert len(found.items) == 1
+    assert len(archive.associations) == 2
+
+
+def test_an_idle_association_is_released_and_opened_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(association, "_IDLE_SECONDS", 0.05)
+    with ScriptedArchive(answers=studies(1)) as archive, source_of(archive) as source:
+        source.find(STUDIES)
+        wait_for(lambda: archive.associations[0].is_released)
+        found = source.find(STUDIES)
+
+    assert len(found.items) == 1
+    assert len(archive.associations) == 2
+
+
+def test_requests_that_follow_share_one_association() -> None:
+    with ScriptedArchive(answers=studies(1)) as archive, source_of(archive) as source:
+        for _ in range(5):
+            source.find(STUDIES)
+        count = len(archive.associations)
+
+    assert count == 1
