@@ -213,7 +213,9 @@ def test_an_empty_or_wildcard_study_moves_nothing_of_the_archive(
         report = fetch(source, series)
         source.images(SERIES.study_instance_uid, SERIES.series_instance_uid)
 
-    assert report.is_final
+    assert "is not one full UID" in report.problem
+    assert not report.is_outage
+    assert not report.is_final  # it is this series alone
     assert archived.scp.uids == []
 
 

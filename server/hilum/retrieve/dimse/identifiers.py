@@ -73,7 +73,7 @@ def query_identifier(query: Query, ignored: Collection[str]) -> Dataset:
 def _require_parents(query: Query) -> None:
     for parent in _PARENTS[query.level]:
         if not is_full_uid(query.keys.get(parent, "")):
-            raise SourceError(f"a query at {query.level} level needs one {parent}", is_final=True)
+            raise SourceError(f"a query at {query.level} level needs one full {parent}")
 
 
 def optional_keys(identifier: Dataset) -> tuple[str, ...]:
@@ -113,11 +113,11 @@ def _retrieve(
 
 
 def _require_full(*uids: str) -> None:
-    wrong = next((uid for uid in uids if not is_full_uid(uid)), None)
-    if wrong is not None:
+    """Raise SourceError for anything else; its value is not repeated, as it may be any text."""
+    if not all(map(is_full_uid, uids)):
         raise SourceError(
-            f"{wrong[:_UID_CHARACTERS]!r} is not one full UID; nothing is retrieved by it",
-            is_final=True,
+            "a Study, Series or SOP Instance UID of the series is not one full UID (digits and"
+            " dots); nothing is retrieved by it"
         )
 
 
