@@ -23,6 +23,7 @@ from hilum.api.pages.templating import PageRoute
 from hilum.api.problems import documented
 from hilum.api.routes import (
     audit,
+    campaigns,
     decisions,
     find,
     health,
@@ -142,6 +143,7 @@ def _api(parts: Dependencies) -> APIRouter:
         (interventions.router, parts.interventions),
         (resend.router, parts.interventions),
         (interventions.erasing, parts.interventions),
+        (campaigns.listing, parts.views),
         (rollouts.listing, parts.rollouts),
         (rollouts.router, parts.rollouts),
         (stow.router, parts.store),

@@ -18,6 +18,7 @@ from hilum.settings import Destination, Settings
 from hilum.store.admin.decisions import Decisions
 from hilum.store.admin.operator import Completed, Forgotten
 from hilum.store.audit.log import AuditLog, Deed
+from hilum.store.queries.campaigns import CampaignProgress
 from hilum.store.queries.views import LedgerViews
 from hilum.store.queue.resend import Resent
 from hilum.store.rollouts.rules import RolloutRequest
@@ -130,6 +131,10 @@ class RolloutOperations(Protocol):
         ...
 
 
+CampaignEnd = Callable[[CampaignProgress], float | None]
+"""Says when a campaign will end, with its hours, in seconds since the epoch; None: unknown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """The shared objects of one application.
@@ -158,6 +163,18 @@ class Dependencies:
     audit: AuditLog | None = None
     identifiers: IdentifierViews | None = None
     shared_seconds: float = 1.0
+    estimate: CampaignEnd | None = None
+
+    def campaign_end(self, found: CampaignProgress) -> float | None:
+        """Return when a campaign will end: by `estimate`, or at its rate if it has no hours."""
+        if self.estimate is not None:
+            return self.estimate(found)
+        source = self.settings.sources.get(found.campaign.source)
+        hours = found.campaign.options.hours
+        if hours is None and source is not None:
+            hours = source.hours
+        left = found.seconds_left
+        return None if hours or left is None else self.clock() + left
 
     def refusals(self, rollouts: Iterable[Mapping[str, Any]]) -> list[WithholdingCause]:
         """Reports that the settings withhold, of releases that read now or by `rollouts`."""

@@ -10,16 +10,20 @@ from typing import Any
 
 from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, ReadinessFacts, Role, checks
 from hilum.dicom.own_certificate import expires_at
+from hilum.domain import CampaignState, SeriesState
 from hilum.errors import Retry
 from hilum.observability.telemetry import Sample
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive, Free
+from hilum.store.queries.campaigns import CampaignOverview
 from hilum.store.queries.views import LedgerViews
 from hilum.withheld_reports import BY_REASON
 
 Item = Mapping[str, Any]
 # a destination that is no longer configured: names are labels only while they are bounded
 _OTHER = "other"
+_CAMPAIGNS = 20  # their names are labels
+_DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +89,8 @@ class Observer:
         )
         totals = self.views.totals()
         yield from (("hilum_rollout", _labels_of(item), 1) for item in self.views.rollouts())
+        for found in self.views.watched_campaigns(_CAMPAIGNS, _DAY_SECONDS):
+            yield from _of_campaign(found)
         yield "hilum_studies_recorded", (), totals["studies"]
         yield "hilum_instances_recorded", (), totals["instances"]
 
@@ -160,6 +166,32 @@ def _of_withheld(withheld: Iterable[Mapping[str, Any]], known: set[str]) -> Iter
     for item in withheld:
         counts[_label(item["destination"], known), item["reason"]] += item["items"]
     yield from (("hilum_withheld_documents", labels, count) for labels, count in counts.items())
+
+
+def _of_campaign(found: CampaignOverview) -> Iterator[Sample]:
+    """Zeros too, so that the increase of a state is known from its first series on."""
+    name = found.campaign.name
+    source = found.campaign.source
+    for campaign_state in CampaignState:
+        is_now = found.campaign.state is campaign_state
+        yield "hilum_campaign_state", (name, source, campaign_state), is_now
+    for state in SeriesState:
+        yield "hilum_campaign_series", (name, state), found.counts.series.get(state, 0)
+    for label, number in _images_of(found).items():
+        yield "hilum_campaign_images", (name, label), number
+
+
+def _images_of(found: CampaignOverview) -> dict[str, int]:
+    """Each image once, by what it waits for."""
+    counts = found.counts
+    read = counts.images_analysed + counts.images_not_analysed
+    return {
+        "expected": counts.images_expected - counts.images_received - found.images_missing,
+        "received": counts.images_received - read,
+        "analysed": counts.images_analysed,
+        "not_analysed": counts.images_not_analysed,
+        "missing": found.images_missing,
+    }
 
 
 def _labels_of(item: Mapping[str, Any]) -> tuple[str, ...]:

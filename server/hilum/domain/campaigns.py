@@ -73,6 +73,21 @@ class SeriesReason(StrEnum):
     ERASED = "erased"
 
 
+SERIES_REASONS: Mapping[SeriesReason, str] = {
+    SeriesReason.NOT_RECEIVED: "The source claimed success, and images did not come.",
+    SeriesReason.NOT_FOUND: "The source does not have it any more.",
+    SeriesReason.OFFLINE: "It lies on a medium that the source cannot reach by itself.",
+    SeriesReason.REFUSED_BY_SOURCE: "The source refused the request.",
+    SeriesReason.TIMED_OUT: "The source did not end the request in its time.",
+    SeriesReason.REFUSED_BY_HILUM: "Hilum refused an object of it.",
+    SeriesReason.CONFLICT: "Other pixels under its UID wait for a person.",
+    SeriesReason.UNREADABLE_FILE: "A file of it cannot be read.",
+    SeriesReason.NOT_AN_IMAGE: "A file of it is no image.",
+    SeriesReason.ERASED: "It was erased.",
+}
+"""A sentence for each reason."""
+
+
 class RowOutcome(StrEnum):
     """The outcome of one row of a list of studies."""
 

@@ -255,6 +255,30 @@ TRACE_SPANS = Counter(
     "OpenTelemetry spans, sent or lost: the collector of tracing.endpoint did not take them.",
     ["outcome"],
 )
+SOURCE_REQUESTS = Counter(
+    "hilum_source_requests_total",
+    "Requests of campaigns to a source: answered, failed (it refused, or images are missing) or"
+    " outage.",
+    ["source", "outcome"],
+)
+SOURCE_IMAGES = Counter(
+    "hilum_source_images_total", "Images that campaigns asked a source for.", ["source"]
+)
+SOURCE_REQUEST_SECONDS = Histogram(
+    "hilum_source_request_seconds",
+    "One request to a source: its listing and its images.",
+    ["source"],
+    buckets=_STUDY_BUCKETS,
+)
+SOURCE_WAITING = Gauge(
+    "hilum_source_waiting",
+    "1 while nothing is asked of a source, by cause. hours: outside its hours; daily: the day's"
+    " images have been fetched; rate: images_per_second or utilisation; slow: it answers slower than"
+    " at first; outage: it does not answer; live: live images, the disk, or unread images of the"
+    " campaign go first.",
+    ["source", "cause"],
+    multiprocess_mode="livemax",
+)
 REQUESTS_NOT_ADMITTED = Counter(
     "hilum_http_not_admitted_total",
     "REST requests and pages that were not admitted: no_token, wrong_token, locked_out, scope, host"
@@ -311,6 +335,22 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             " reads new studies, the one that is to follow, how, and its state."
         ),
         ("alias", "serving", "candidate", "mode", "state"),
+    ),
+    "hilum_campaign_state": (
+        (
+            "1 for the state of a campaign, 0 for its other states. Of at most 20 campaigns: those"
+            " that run, then the newest; an ended one leaves after a day."
+        ),
+        ("campaign", "source", "state"),
+    ),
+    "hilum_campaign_series": ("Series of a campaign by state.", ("campaign", "state")),
+    "hilum_campaign_images": (
+        (
+            "Images of a campaign. expected: listed, and not here yet; received: here, and not read"
+            " yet; analysed; not_analysed: read without numbers, for a reason; missing: they did"
+            " not come."
+        ),
+        ("campaign", "state"),
     ),
     "hilum_retention_held": (
         (

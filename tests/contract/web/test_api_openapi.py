@@ -11,6 +11,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 
+from tests.support.campaigns.seeded import seed_gallery
 from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 OPERATIONS = [
@@ -28,6 +29,10 @@ OPERATIONS = [
     "GET /api/v1/conflicts",
     "GET /api/v1/queues",
     "GET /api/v1/releases",
+    "GET /api/v1/campaigns",
+    "GET /api/v1/campaigns/{name}",
+    "GET /api/v1/campaigns/{name}/days",
+    "GET /api/v1/campaigns/{name}/dead",
     "GET /api/v1/rollouts",
     "GET /api/v1/rollouts/{alias}",
     "POST /api/v1/rollouts/{alias}/start",
@@ -59,6 +64,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     with open_rig(folder, token=TOKEN, api={"show_identifiers": True}) as opened:
         for number in range(3):
             opened.street.walk(f"1.2.{number}", 1, 2)
+        seed_gallery(opened.street.ledger.url, opened.clock)
         for role in ("listener", "analyser", "dispatcher"):
             opened.street.beat(f"{role}-1", role)
         yield opened

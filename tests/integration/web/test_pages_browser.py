@@ -24,6 +24,9 @@ sync_api = pytest.importorskip("playwright.sync_api")
 PAGES = [
     "/",
     *(f"/studies/{uid}" for uid in (gallery.TRAINED, gallery.DEAD, gallery.FAILED)),
+    "/campaigns",
+    "/campaigns/chest-2019",
+    "/campaigns/ten-years",
     "/associations",
     "/destinations",
     "/find",

@@ -32,6 +32,7 @@ from hilum.domain import (
 )
 from hilum.processes.sockets import bind
 from testing.phantoms import phantom
+from tests.support.campaigns.seeded import seed_gallery
 from tests.support.ledger.street import SR_BYTES, SR_CLASS, Street
 from tests.support.peers.peers import free_port
 from tests.support.server.api_client import Rig
@@ -179,6 +180,7 @@ def fill(rig: Rig) -> None:
     save_pixels(rig.folder, TRAINED, 2)
     save_pixels(rig.folder, UNTRAINED, 1)
     note_associations(rig)
+    seed_gallery(rig.street.ledger.url, rig.clock)
     beat(rig)
 
 

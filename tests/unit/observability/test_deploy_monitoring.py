@@ -233,6 +233,103 @@ def test_what_was_before_the_first_scrape_is_said_and_not_for_ever(
     assert words.returncode == 0, words.stdout + words.stderr
 
 
+RUNNING = 'hilum_campaign_state{campaign="old", source="pacs", state="running"}'
+READ = 'hilum_campaign_series{campaign="old", state="read"}'
+DEAD = 'hilum_campaign_series{campaign="old", state="dead"}'
+OUTSIDE_HOURS = 'hilum_source_waiting{source="pacs", cause="hours"}'
+AWAY = 'hilum_source_waiting{source="pacs", cause="outage"}'
+
+
+def campaign_labels(alert: str) -> dict[str, str]:
+    """The labels of an alert on campaigns beside its name."""
+    labels = {"severity": "ticket"}
+    if alert != "HilumSourceAway":
+        labels["campaign"] = "old"
+    if alert != "HilumCampaignDead":
+        labels["source"] = "pacs"
+    return labels
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    ("series", "name", "raised", "silent"),
+    [
+        ({RUNNING: "1x200", READ: "5x200"}, "HilumCampaignStuck", ["75m"], ["50m"]),
+        ({RUNNING: "1x200", READ: "5+1x200"}, "HilumCampaignStuck", [], ["75m", "150m"]),
+        (
+            {RUNNING: "1x200", READ: "5x200", OUTSIDE_HOURS: "1x80 0x120"},
+            "HilumCampaignStuck",
+            ["155m"],
+            ["75m", "130m"],
+        ),
+        ({RUNNING: "0x80 1x120", READ: "5x200"}, "HilumCampaignStuck", ["155m"], ["75m", "130m"]),
+        ({RUNNING: "0x200", READ: "5x200"}, "HilumCampaignStuck", [], ["75m", "150m"]),
+        ({READ: "97x20", DEAD: "3x20"}, "HilumCampaignDead", ["5m"], []),
+        ({READ: "96x20", DEAD: "3x20"}, "HilumCampaignDead", [], ["5m"]),
+        ({READ: "990x20", DEAD: "9x20"}, "HilumCampaignDead", [], ["5m"]),
+        ({AWAY: "1x60"}, "HilumSourceAway", ["20m"], ["10m"]),
+        ({AWAY: "0x60", OUTSIDE_HOURS: "1x60"}, "HilumSourceAway", [], ["20m"]),
+    ],
+    ids=[
+        "nothing ends",
+        "series end",
+        "outside its hours",
+        "it was paused",
+        "it is over",
+        "three of a hundred",
+        "below a hundred",
+        "less than one of a hundred",
+        "the source is away",
+        "the source rests",
+    ],
+)
+def test_alerts_of_campaigns_fire_and_stay_silent(
+    series: dict[str, str], name: str, raised: list[str], silent: list[str], tmp_path: Path
+):
+    """Two hosts say the same, and it counts once."""
+    alerts = [{"exp_labels": campaign_labels(name), "exp_annotations": campaign_words(name)}]
+    asked = [{"eval_time": at, "alertname": name, "exp_alerts": alerts} for at in raised]
+    asked += [{"eval_time": at, "alertname": name, "exp_alerts": []} for at in silent]
+    given = [
+        {"series": f'{key[:-1]}, instance="{host}"}}', "values": values}
+        for key, values in series.items()
+        for host in "ab"
+    ]
+    test = {"interval": "1m", "input_series": given, "alert_rule_test": asked}
+    path = tmp_path / "test.yml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
+                "evaluation_interval": "1m",
+                "tests": [test],
+            }
+        )
+    )
+    words = subprocess.run(
+        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert words.returncode == 0, words.stdout + words.stderr
+
+
+def campaign_words(name: str) -> dict[str, str]:
+    """The annotations of an alert, with its labels and three of a hundred."""
+    (rule,) = (
+        rule for group in RULES["groups"] for rule in group["rules"] if rule.get("alert") == name
+    )
+    values = {
+        "{{ $labels.campaign }}": "old",
+        "{{ $labels.source }}": "pacs",
+        "{{ $value | humanizePercentage }}": "3%",
+    }
+    said = {}
+    for key, text in rule["annotations"].items():
+        for placeholder, value in values.items():
+            text = text.replace(placeholder, value)  # noqa: PLW2901 - one after the other
+        said[key] = text
+    return said
+
+
 def certificate_alert() -> dict[str, dict[str, str]]:
     return {
         "exp_labels": {"severity": "ticket", "section": "receive"},

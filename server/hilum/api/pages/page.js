@@ -1,7 +1,6 @@
 // What reading does not need: keys, filtering while typing, and a fresh page without flicker. No dependency, no state.
 (() => {
   "use strict";
-  const REFRESH_SECONDS = 5;
   const byId = (id) => document.getElementById(id);
   const filter = byId("filter");
   const served = new Map(); // what the server said last about each live part: the parts themselves change while people use them
@@ -109,5 +108,5 @@
   if (location.hash === "#requeue") addEventListener("load", () => setTimeout(again));
   const live = document.querySelectorAll("[data-live]");
   for (const part of live) served.set(part.id, part.innerHTML);
-  if (live.length > 0) setInterval(refresh, REFRESH_SECONDS * 1000);
+  if (live.length > 0) setInterval(refresh, Number(document.body.dataset.seconds) * 1000);
 })();

@@ -21,6 +21,7 @@ from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import UID_PATTERN, Cursor, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.identifiers import identifiers_shown
+from hilum.api.pages.campaigns.campaign_pages import campaign_pages
 from hilum.api.pages.destinations import destination_pages
 from hilum.api.pages.find_page import find_form, find_studies
 from hilum.api.pages.formatting import association_chip, local, moment
@@ -74,7 +75,7 @@ def pages(pictures: Pictures) -> APIRouter:
         return _picture(pictures.document(document, deed))
 
     whole = APIRouter()
-    for part in (router, writing, *destination_pages()):
+    for part in (router, writing, campaign_pages(), *destination_pages()):
         whole.include_router(part)
     return whole
 

@@ -25,12 +25,14 @@ from hilum.store.audit import access_tokens
 from hilum.store.database.engines import DAMAGED, open_reader
 from hilum.store.intake import known_images
 from hilum.store.intake.known_images import KnownDataSet
+from hilum.store.queries import campaigns as campaign_views
 from hilum.store.queries import changes, comparisons, exports, headers, pages, retention
 from hilum.store.queries import destinations as destination_views
 from hilum.store.queries import queues as queue_views
 from hilum.store.queries import studies as study_views
 from hilum.store.queries import study as study_detail
 from hilum.store.queries import withheld as withheld_views
+from hilum.store.queries.campaigns import CampaignOverview, CampaignProgress
 from hilum.store.queries.comparisons import Comparisons
 from hilum.store.queries.exports import ExportedStudy, StudyKey, StudySelection
 from hilum.store.queries.headers import StoredHeader
@@ -344,6 +346,42 @@ class LedgerViews:
         """The place of the pixels of an image of this study; None: no such image."""
         with self._snapshot() as connection:
             return pages.stored_image(connection, study_instance_uid, sop_instance_uid)
+
+    def campaigns(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[CampaignOverview], str | None]:
+        """One page of campaigns, newest first, and the cursor of the next. Raises BadCursor."""
+        with self._snapshot() as connection:
+            return campaign_views.page(connection, limit, cursor)
+
+    def campaign(self, name: str) -> CampaignProgress | None:
+        """Everything about one campaign but its dead series; None: there is none."""
+        with self._snapshot() as connection:
+            return campaign_views.progress(connection, name, self._clock())
+
+    def campaign_days(self, name: str) -> campaign_views.Days | None:
+        """Series by state of each day of a campaign; None: there is none."""
+        with self._snapshot() as connection:
+            known = campaign_views.find(connection, name)
+            return None if known is None else campaign_views.days(connection, known.id)
+
+    def dead_series(
+        self, name: str, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Item], str | None] | None:
+        """One page of dead series of a campaign, newest first, and the cursor of the next.
+
+        None: there is no such campaign. Raises BadCursor.
+        """
+        with self._snapshot() as connection:
+            known = campaign_views.find(connection, name)
+            if known is None:
+                return None
+            return campaign_views.dead_series(connection, known.id, limit, cursor)
+
+    def watched_campaigns(self, limit: int, over_seconds: float) -> list[CampaignOverview]:
+        """Campaigns that a monitor follows: see `campaigns.watched`."""
+        with self._snapshot() as connection:
+            return campaign_views.watched(connection, self._clock(), limit, over_seconds)
 
     def rollouts(self) -> list[Item]:
         """Every alias that was ever changed, by name."""

@@ -1,0 +1,1 @@
+"""Pages on campaigns: the list, and one campaign with its days."""
