@@ -1,6 +1,6 @@
 """`make docs-pictures`: the README's pictures in docs/pictures.
 
-A study's page, a heat map, and the diagram.
+A study's page, a heat map, a campaign's page, and the diagram.
 
 Hilum itself draws them. It reads a phantom with the untrained weights that it brings, and Debian's
 Chromium shows the page. No patient is in a picture.
@@ -8,6 +8,7 @@ Chromium shows the page. No patient is in a picture.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 import subprocess
@@ -18,12 +19,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pydicom
 from PIL import Image
 from playwright.sync_api import sync_playwright
 from pydicom.uid import SecondaryCaptureImageStorage
 
 from deploy import docs_diagram
+from testing.campaign_rows import seed_spring
 from testing.phantoms import phantom
 from testing.serving import Hilum, hilum_program
 
@@ -33,6 +36,7 @@ _MOST_BYTES: Final = 200_000  # of a picture
 _SECONDS: Final = 240.0
 _WIDTH: Final = 1280
 _HEIGHT: Final = 860
+_CAMPAIGN_HEIGHT: Final = 800
 _HEAT_MAP_SIDE: Final = 1000
 
 
@@ -41,12 +45,13 @@ class NotDrawn(Exception):
 
 
 def main() -> int:
-    """Exit status 0: both pictures are written."""
+    """Exit status 0: all pictures are written."""
     FOLDER.mkdir(exist_ok=True)
     docs_diagram.write()
     try:
         with tempfile.TemporaryDirectory(prefix="hilum-pictures-") as name:
             _draw(Path(name))
+            draw_campaign(Path(name))
     except NotDrawn as reason:
         print(f"docs_pictures: {reason}", file=sys.stderr)
         return 1
@@ -55,9 +60,7 @@ def main() -> int:
 
 def _draw(folder: Path) -> None:
     """One study through a server of its own, then its pictures."""
-    browser = shutil.which("chromium")
-    if browser is None:
-        raise NotDrawn("Chromium is missing: sudo deploy/debian-packages.sh")
+    browser = _browser()
     outbox = folder / "outbox"
     destination = {
         "kind": "folder",
@@ -75,8 +78,39 @@ def _draw(folder: Path) -> None:
         _send(hilum, files)
         uid = str(images[0].StudyInstanceUID)
         _wait_for_documents(hilum, uid)
-        _photograph(hilum, uid, browser)
+        _photograph(hilum, browser, f"/studies/{uid}", "study.png", _HEIGHT)
     _save_heat_map(outbox)
+
+
+def draw_campaign(folder: Path) -> None:
+    """Draw the page of a campaign whose rows stand in a ledger that only an API shows."""
+    browser = _browser()
+    hilum = Hilum(folder / "campaign", {})
+    hilum.role = "api"
+    hilum.write_settings()
+    subprocess.run(hilum.command("migrate"), check=True)
+    with hilum:
+        _wait_until_it_answers(hilum)
+        seed_spring(f"sqlite:///{hilum.folder / 'state/ledger.sqlite'}", time.time(), "chest-2019")
+        _photograph(hilum, browser, "/campaigns/chest-2019", "campaign.png", _CAMPAIGN_HEIGHT)
+
+
+def _wait_until_it_answers(hilum: Hilum) -> None:
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline and hilum.is_running:
+        with contextlib.suppress(httpx.HTTPError):
+            if hilum.get("/api/v1/campaigns").is_success:
+                return
+        time.sleep(0.5)
+    raise NotDrawn(f"the API does not answer\n{hilum.log_end()}")
+
+
+def _browser() -> str:
+    """The program of Chromium. Raises NotDrawn."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        raise NotDrawn("Chromium is missing: sudo deploy/debian-packages.sh")
+    return browser
 
 
 def _send(hilum: Hilum, files: Iterable[Path]) -> None:
@@ -106,20 +140,20 @@ def _is_delivered(study: dict[str, Any]) -> bool:
     return len(states) > 1 and set(states) == {"delivered"}
 
 
-def _photograph(hilum: Hilum, uid: str, browser: str) -> None:
-    """The upper part of the study's page."""
+def _photograph(hilum: Hilum, browser: str, path: str, name: str, height: int) -> None:
+    """The upper part of a page, as the picture of this name."""
     link = subprocess.run(
         hilum.command("login"), capture_output=True, text=True, check=True
     ).stdout.split()[-1]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=_OPTIONS)
-        tab = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+        tab = chromium.new_page(viewport={"width": _WIDTH, "height": height})
         tab.goto(link)
-        tab.goto(f"{hilum.api}/studies/{uid}")
+        tab.goto(f"{hilum.api}{path}")
         tab.wait_for_load_state("networkidle")
         picture = Image.open(io.BytesIO(tab.screenshot()))
         chromium.close()
-    _save(picture, "study.png")
+    _save(picture, name)
 
 
 def _save_heat_map(outbox: Path) -> None:

@@ -1,191 +1,28 @@
-"""Campaigns as rows of a ledger, without a source: each series in the state that a test wants."""
+"""Campaigns as rows of a ledger at a test's own time: see `testing.campaign_rows`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import insert, select, update
-
-from hilum.domain import (
-    CampaignImageState,
-    CampaignOptions,
-    ListRow,
-    PlanDoubt,
-    PlannedSeries,
-    RowOutcome,
-    SeriesState,
-)
-from hilum.store.campaigns.campaigns import Campaigns, PlanPart
-from hilum.store.schema.tables import campaign_image, campaign_series
-from tests.support.ledger.database import change, rows
-from tests.support.ledger.rolling import kept
+from hilum.domain import SeriesState
+from testing import campaign_rows
+from testing.campaign_rows import SeededSeries, seed_spring
 from tests.support.ledger.street import Clock
 
-RELEASE = "chest@2"
-_ENDED = (SeriesState.READ, SeriesState.NOTHING_TO_READ, SeriesState.DEAD)
-_IMAGE: Mapping[SeriesState, CampaignImageState] = {
-    SeriesState.FOUND: CampaignImageState.EXPECTED,
-    SeriesState.REQUESTED: CampaignImageState.EXPECTED,
-    SeriesState.RECEIVED: CampaignImageState.RECEIVED,
-    SeriesState.READ: CampaignImageState.READ,
-    SeriesState.DEAD: CampaignImageState.MISSING,
-}
+__all__ = ["SeededSeries", "seed", "seed_gallery"]
 
 
-@dataclass(frozen=True)
-class SeededSeries:
-    """Series of one day that are alike. `age`: seconds since they ended.
-
-    `image_reason`: why none of their images gave numbers. Each has two images.
-    """
-
-    day: str
-    state: SeriesState = SeriesState.FOUND
-    number: int = 1
-    reason: str | None = None
-    detail: str | None = None
-    image_reason: str | None = None
-    age: float = 0.0
-    origin: str = ""
-
-
-def seed(
-    url: str,
-    clock: Clock,
-    name: str,
-    series: Iterable[SeededSeries],
-    *,
-    source: str = "pacs",
-    doubts: tuple[PlanDoubt, ...] = (),
-    list_rows: Mapping[RowOutcome, int] | None = None,
-    began_before: float | None = 7200.0,
-    hours: tuple[str, ...] | None = None,
-) -> None:
-    """Write a campaign that began so many seconds ago; None: it was planned and never ran."""
-    groups = list(series)
-    with closing(Campaigns(url, clock)) as campaigns:
-        known = campaigns.create(name, source, {})
-        planned = [
-            (
-                PlannedSeries(f"1.9.{known.id}.{at}", f"1.9.{known.id}.{at}.1", group.day, "DX", 2),
-                (),
-            )
-            for at, group in enumerate(_one_by_one(groups))
-        ]
-        listed = [
-            ListRow(at, outcome)
-            for at, outcome in enumerate(
-                [outcome for outcome, number in (list_rows or {}).items() for _ in range(number)],
-                start=2,
-            )
-        ]
-        campaigns.add(known.id, PlanPart("end", planned, doubts, listed))
-        campaigns.end_plan(name)
-        _set_states(campaigns, known.id, groups, clock.now)
-        if began_before is not None:
-            clock.now -= began_before
-            campaigns.run(name, RELEASE, CampaignOptions(hours=hours), kept(RELEASE))
-            clock.now += began_before
-
-
-def _one_by_one(groups: Iterable[SeededSeries]) -> list[SeededSeries]:
-    return [group for group in groups for _ in range(group.number)]
-
-
-def _set_states(
-    campaigns: Campaigns, campaign_id: int, groups: Iterable[SeededSeries], now: float
-) -> None:
-    ids = [
-        row.id
-        for row in rows(
-            campaigns,
-            select(campaign_series.c.id)
-            .where(campaign_series.c.campaign_id == campaign_id)
-            .order_by(campaign_series.c.id),
-        )
-    ]
-    statements: list[Any] = []
-    for row_id, group in zip(ids, _one_by_one(groups), strict=True):
-        values: dict[str, Any] = {
-            "state": group.state,
-            "reason": group.reason,
-            "detail": group.detail,
-            "origin": group.origin,
-            "attempts": 4 if group.state is SeriesState.DEAD else 1,
-            "finished_at": now - group.age if group.state in _ENDED else None,
-        }
-        row = campaign_series.c.id == row_id
-        statements.append(update(campaign_series).where(row).values(values))
-        statements += _images(campaign_id, row_id, group)
-    change(campaigns, *statements)
-
-
-def _images(campaign_id: int, series_id: int, group: SeededSeries) -> list[Any]:
-    state = _IMAGE.get(group.state)
-    if state is None:
-        return []
-    values = [
-        {
-            "campaign_id": campaign_id,
-            "series_id": series_id,
-            "sop_instance_uid": f"1.9.{series_id}.1.{number}",
-            "sop_class_uid": "1.2.840.10008.5.1.4.1.1.1.1",
-            "state": state,
-            "reason": group.image_reason or (group.reason if group.state == "dead" else None),
-            "is_fetched": True,
-        }
-        for number in range(2)
-    ]
-    return [insert(campaign_image).values(values)]
+def seed(url: str, clock: Clock, name: str, series: Iterable[SeededSeries], **more: Any) -> None:
+    """As `campaign_rows.seed`, at the moment of a clock."""
+    campaign_rows.seed(url, clock.now, name, series, **more)
 
 
 def seed_gallery(url: str, clock: Clock) -> None:
     """Write campaigns for people to look at: one under way, one of ten years, one that is new."""
     seed(url, clock, "ten-years", _ten_years(), source="archive", began_before=86400.0)
-    seed(
-        url,
-        clock,
-        "chest-2019",
-        _spring(),
-        doubts=(
-            PlanDoubt("exactly 500 answers, which may be a limit of the PACS", "20190311"),
-            PlanDoubt("2 studies have no Study Time, so no part of a split day names them", ""),
-        ),
-        list_rows={RowOutcome.FOUND: 214, RowOutcome.NONE: 3, RowOutcome.DUPLICATE: 1},
-    )
+    seed_spring(url, clock.now, "chest-2019")
     seed(url, clock, "clinic-list", [SeededSeries("20200107", number=12)], began_before=None)
-
-
-def _spring() -> Iterable[SeededSeries]:
-    """Eleven weeks, of which seven are read, with dead series on some days."""
-    for at in range(77):
-        if at % 7 in (5, 6):
-            continue
-        day = f"2019{3 + at // 28:02d}{1 + at % 28:02d}"
-        number = 2 + at * 5 % 4
-        if at > 52:
-            yield SeededSeries(day, SeriesState.FOUND, number + 1)
-            continue
-        if at > 46:
-            yield SeededSeries(day, SeriesState.FOUND, 1 + at % 3)
-        if at % 11 == 3:
-            yield SeededSeries(
-                day,
-                SeriesState.DEAD,
-                reason="not_received",
-                detail="2 images missing",
-                age=(60 - at) * 60.0,
-                origin=f"row {at + 2}",
-            )
-        if at % 16 == 1:
-            yield SeededSeries(
-                day, SeriesState.DEAD, reason="offline", detail="OFFLINE", age=(60 - at) * 50.0
-            )
-        reason = "lateral_not_supported" if at % 5 == 0 else None
-        yield SeededSeries(day, SeriesState.READ, number, age=(60 - at) * 70.0, image_reason=reason)
 
 
 def _ten_years() -> Iterable[SeededSeries]:

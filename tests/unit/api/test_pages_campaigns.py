@@ -157,7 +157,7 @@ def test_the_end_of_a_campaign_with_hours_is_not_guessed(tmp_path: Path) -> None
 
 
 def test_the_end_is_what_an_estimate_says(tmp_path: Path) -> None:
-    with open_rig(tmp_path, estimate=lambda found: found.campaign.created_at + 3600.0) as opened:
+    with open_rig(tmp_path, estimate=lambda found: found.campaign.created_at + 10_800.0) as opened:
         seed(opened.street.ledger.url, opened.clock, "old", [SeededSeries("20190101")])
         found = opened.get("/api/v1/campaigns/old")
     assert found["ends_at"] == "2026-11-20T09:30:00.000Z"
