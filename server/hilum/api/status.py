@@ -79,18 +79,23 @@ class Observer:
         if facts.ledger_problem is not None:
             return
         yield "hilum_archive_pressure_bytes", (), self.settings.retention.pressure_free_bytes
+        yield from self._of_work()
+        yield from self._of_installation()
+        for found in self.views.watched_campaigns(_CAMPAIGNS, _DAY_SECONDS):
+            yield from _of_campaign(found)
+
+    def _of_work(self) -> Iterator[Sample]:
         known = set(self.settings.destinations)
         yield from _of_queues(self.views.queues(), known)
         yield from _of_stuck(self.views.stuck(), known)
         yield from _of_withheld(self.views.withheld({}), known)
-        held = self.views.retention_state().held
-        yield from (
-            ("hilum_retention_held", (reason,), is_held) for reason, is_held in held.items()
-        )
+
+    def _of_installation(self) -> Iterator[Sample]:
+        for reason, is_held in self.views.retention_state().held.items():
+            yield "hilum_retention_held", (reason,), is_held
+        for item in self.views.rollouts():
+            yield "hilum_rollout", _labels_of(item), 1
         totals = self.views.totals()
-        yield from (("hilum_rollout", _labels_of(item), 1) for item in self.views.rollouts())
-        for found in self.views.watched_campaigns(_CAMPAIGNS, _DAY_SECONDS):
-            yield from _of_campaign(found)
         yield "hilum_studies_recorded", (), totals["studies"]
         yield "hilum_instances_recorded", (), totals["instances"]
 
@@ -182,7 +187,7 @@ def _of_campaign(found: CampaignOverview) -> Iterator[Sample]:
 
 
 def _images_of(found: CampaignOverview) -> dict[str, int]:
-    """Each image once, by what it waits for."""
+    """Return images by state; each image counts once."""
     counts = found.counts
     read = counts.images_analysed + counts.images_not_analysed
     return {

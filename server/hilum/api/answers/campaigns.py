@@ -75,14 +75,14 @@ class RecentAnswer(ResponseModel):
 
 
 class CampaignDetail(CampaignAnswer):
-    """One campaign with its plan, its rate, and what it could not read."""
+    """One campaign with its plan, its rate, and the reasons of failures."""
 
     hours: list[str] | None = Field(
         description="When it may fetch, instead of the hours of its source; null: as its source."
     )
     recent: RecentAnswer
     ends_at: Moment | None = Field(
-        description="When it will end at this rate; null: nobody can say, or it does not run."
+        description="When it will end at this rate; null: not known, or it does not run."
     )
     bytes_kept: int = Field(description="Of its images whose pixels are in the archive.")
     doubts: list[DoubtAnswer]

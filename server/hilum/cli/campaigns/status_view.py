@@ -1,7 +1,7 @@
-"""A campaign on a terminal of 80 columns: how far it is, and what its plan holds.
+"""A campaign on a terminal of 80 columns: its progress, and its plan.
 
-Pure: the commands print what these functions return. Import it late, because `rich` takes a fifth
-of a second.
+Pure: the commands print the views that these functions return. Import it late, because `rich`
+takes a fifth of a second.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _UNITS: Final = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "se
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Characters of a bar: what is read, what is dead, and the rest."""
+    """Characters of a bar: for series that are read, for dead ones, and for the rest."""
 
     read: str = "█"
     dead: str = "▒"
@@ -76,24 +76,33 @@ def status_view(
 def plan_view(
     found: CampaignProgress, nights: int | None = None, marks: Marks = BLOCKS
 ) -> RenderableType:
-    """Return what a plan holds, for a person who decides whether to run it.
+    """Return the size of a plan, its days and its doubts, for the decision whether to run it.
 
     `nights`: how many it will take at the limits of its source; None: not known.
     """
-    counts = found.counts
-    known = [day for day in found.days if len(day) == _DAY_LETTERS]
-    size = [_many(counts.studies, "study", "studies"), _many(counts.all_series, "series", "series")]
-    if nights is not None:
-        size.append(f"about {_many(nights, 'night', 'nights')}")
-    parts: list[RenderableType] = [_title(found), Text(", ".join(size), style="bold")]
-    if known:
-        parts.append(Text(_span(known)))
-    if found.rows:
-        parts.append(Text(f"rows of the list: {_row_words(found.rows)}"))
+    parts = _plan_head(found, nights)
     if found.days:
         parts += [Text(), _planned_days(found.days, marks)]
     parts += _doubts(found)
     return Group(*parts)
+
+
+def _plan_head(found: CampaignProgress, nights: int | None) -> list[RenderableType]:
+    known = [day for day in found.days if len(day) == _DAY_LETTERS]
+    parts: list[RenderableType] = [_title(found), Text(_size(found, nights), style="bold")]
+    if known:
+        parts.append(Text(_span(known)))
+    if found.rows:
+        parts.append(Text(f"rows of the list: {_row_words(found.rows)}"))
+    return parts
+
+
+def _size(found: CampaignProgress, nights: int | None) -> str:
+    counts = found.counts
+    size = [_many(counts.studies, "study", "studies"), _many(counts.all_series, "series", "series")]
+    if nights is not None:
+        size.append(f"about {_many(nights, 'night', 'nights')}")
+    return ", ".join(size)
 
 
 def _span(days: Sequence[str]) -> str:
@@ -123,16 +132,19 @@ def _whole_bar(found: CampaignProgress, marks: Marks) -> Text:
 
 
 def _bar(series: Mapping[SeriesState, int], width: int, marks: Marks) -> Text:
-    """A bar of so many columns. What is dead takes at least one; only all that is read fills it."""
-    planned = max(sum(series.values()), 1)
-    dead = series.get(SeriesState.DEAD, 0)
-    read = series.get(SeriesState.READ, 0) + series.get(SeriesState.NOTHING_TO_READ, 0)
-    dead_columns = max(width * dead // planned, 1) if dead else 0
-    read_columns = min(width * read // planned, width - dead_columns)
+    """Return a bar of so many columns. One dead series takes a column; only all read fill it."""
+    read_columns, dead_columns = _bar_columns(series, width)
     text = Text(marks.read * read_columns, style="cyan")
     text.append(marks.dead * dead_columns, style="red")
     text.append(marks.rest * (width - read_columns - dead_columns), style="dim")
     return text
+
+
+def _bar_columns(series: Mapping[SeriesState, int], width: int) -> tuple[int, int]:
+    planned = max(sum(series.values()), 1)
+    dead = series.get(SeriesState.DEAD, 0)
+    dead_columns = max(width * dead // planned, 1) if dead else 0
+    return min(width * _read(series) // planned, width - dead_columns), dead_columns
 
 
 def _facts(found: CampaignProgress, ends_at: float | None, now: float) -> Table:
@@ -152,6 +164,10 @@ def _fact_words(
     yield "rate", _rate_words(found)
     if found.campaign.state in (CampaignState.RUNNING, CampaignState.PAUSED):
         yield "end", _end_words(ends_at, now)
+    yield from _other_words(found)
+
+
+def _other_words(found: CampaignProgress) -> Iterator[tuple[str, str]]:
     if found.campaign.detail:
         yield "waits", found.campaign.detail
     if found.rows:
@@ -204,19 +220,13 @@ def _end_words(ends_at: float | None, now: float) -> str:
 
 def _days(days: Days, marks: Marks) -> Table:
     """Return a line for each day, or for each month or year where there are many."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(style="red")
+    table = _day_columns()
     for label, series in _periods(days).items():
-        planned = sum(series.values())
-        read = series.get(SeriesState.READ, 0) + series.get(SeriesState.NOTHING_TO_READ, 0)
         dead = series.get(SeriesState.DEAD, 0)
         table.add_row(
-            Text(_dashed(label) or "no date"),
+            _label(label),
             _bar(series, _SMALL_BAR, marks),
-            Text(f"{read:,} of {planned:,} read"),
+            Text(f"{_read(series):,} of {sum(series.values()):,} read"),
             Text(f"{dead:,} dead" if dead else ""),
         )
     return table
@@ -226,18 +236,29 @@ def _planned_days(days: Days, marks: Marks) -> Table:
     """Return a line for each period of a plan; the longest bar is the largest period."""
     periods = {label: sum(series.values()) for label, series in _periods(days).items()}
     largest = max(periods.values())
-    table = Table.grid(padding=(0, 2))
-    table.add_column()
-    table.add_column(style="cyan")
-    table.add_column(justify="right")
+    table = _day_columns()
     for label, number in periods.items():
         bar = marks.read * max(_SMALL_BAR * number // largest, 1)
-        table.add_row(
-            Text(_dashed(label) or "no date"),
-            Text(bar.ljust(_SMALL_BAR)),
-            Text(_many(number, "series", "series")),
-        )
+        words = Text(_many(number, "series", "series"))
+        table.add_row(_label(label), Text(bar.ljust(_SMALL_BAR), style="cyan"), words)
     return table
+
+
+def _day_columns() -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column()
+    table.add_column()
+    table.add_column(justify="right")
+    table.add_column(style="red")
+    return table
+
+
+def _label(period: str) -> Text:
+    return Text(_dashed(period) or "no date")
+
+
+def _read(series: Mapping[SeriesState, int]) -> int:
+    return series.get(SeriesState.READ, 0) + series.get(SeriesState.NOTHING_TO_READ, 0)
 
 
 def _periods(days: Days) -> Days:

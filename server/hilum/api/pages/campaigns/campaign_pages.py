@@ -1,4 +1,4 @@
-"""`/campaigns`: campaigns, how far each is, and what it could not read."""
+"""`/campaigns`: campaigns, how far each is, and the series that are dead."""
 
 from __future__ import annotations
 

@@ -114,11 +114,15 @@ def _square(label: str, states: Mapping[SeriesState, int]) -> Square:
     planned = sum(states.values())
     read = sum(states.get(state, 0) for state in _READ)
     dead = states.get(SeriesState.DEAD, 0)
-    step = _STEPS if read == planned else min(_STEPS - 1, -(-read * _STEPS // planned))
     words = f"{label}: {read:,} of {planned:,} series read"
     if dead:
         words += f", {dead:,} dead"
-    return Square(label, step, dead > 0, words, planned, read, dead)
+    return Square(label, _step(read, planned), dead > 0, words, planned, read, dead)
+
+
+def _step(read: int, planned: int) -> int:
+    """Return the colour: the full one only where all are read, and some where any is."""
+    return _STEPS if read == planned else min(_STEPS - 1, -(-read * _STEPS // planned))
 
 
 def grid_words(grid: DayGrid) -> str:

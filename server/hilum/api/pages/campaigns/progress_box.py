@@ -1,4 +1,4 @@
-"""The values of the pages on campaigns, from what the ledger says. Pure."""
+"""The values of the pages on campaigns, from rows of the ledger. Pure."""
 
 from __future__ import annotations
 
@@ -185,10 +185,12 @@ def _facts(found: CampaignProgress, ends_at: float | None, now: float) -> list[t
         ("Reports", "go to the destinations" if known.options.delivers else "stay in Hilum"),
         ("In the archive", f"{counts.bytes_kept / _MIB:,.0f} MiB of its images"),
     ]
-    for name, at in (("Began", known.started_at), ("Ended", known.finished_at)):
-        if (found_at := moment(at, now)) is not None:
-            facts.append((name, f"{found_at.age}, {found_at.local}"))
-    return facts
+    return facts + _moments(known, now)
+
+
+def _moments(known: Campaign, now: float) -> list[tuple[str, str]]:
+    said = (("Began", moment(known.started_at, now)), ("Ended", moment(known.finished_at, now)))
+    return [(name, f"{item.age}, {item.local}") for name, item in said if item is not None]
 
 
 def _hours(known: Campaign) -> str:
