@@ -28,7 +28,7 @@ from hilum.cli import (
     transfer,
     triton,
 )
-from hilum.cli.campaigns import campaign, compare, export, sources
+from hilum.cli.campaigns import campaign, compare, export, sources, status
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
@@ -56,6 +56,7 @@ __all__ = [
     "rollouts",
     "server",
     "sources",
+    "status",
     "studies",
     "tokens",
     "transfer",

@@ -237,6 +237,34 @@ def forget_campaign(name: Name, config: Config = None) -> None:
     print(f"{name} is forgotten")
 
 
+@campaign_app.command("export")
+@performs(Verb.EXPORT)
+def export_campaign(
+    name: Name,
+    out: Annotated[Path, typer.Option(help="Table to write: .csv or .parquet.")],
+    config: Config = None,
+    studies: Annotated[
+        bool, typer.Option("--studies", help="A row for each study instead of each image.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """Write the results of a campaign, and beside them the images that were not read and why.
+
+    Columns: docs/archive/export.md. `hilum export` has more filters.
+    """
+    settings = migrated_settings(config)
+    from hilum.cli.campaigns.export import write_export  # noqa: PLC0415 - imports the ledger
+    from hilum.services.export import ExportTarget  # noqa: PLC0415 - the same
+    from hilum.store.queries.exports import StudySelection  # noqa: PLC0415 - the same
+
+    with explained(), _campaigns(settings) as campaigns:
+        found = campaigns.find(name)
+    if found is None:
+        raise ended(2, f"there is no campaign {name}: `hilum campaign list` shows all")
+    target = ExportTarget(out, by_study=studies, replaces=force)
+    write_export(settings, StudySelection(campaign_id=found.id), target, name)
+
+
 @campaign_app.command("list")
 @declare_verb(_NO_STUDY)
 def list_campaigns(config: Config = None) -> None:

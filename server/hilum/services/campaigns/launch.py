@@ -6,11 +6,13 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from hilum.domain import ARCHIVE, FILES, Campaign
+from hilum.domain import ARCHIVE, FILES, PICTURES, Campaign
 from hilum.retrieve.files.address import open_tree
 from hilum.retrieve.files.files_source import FilesSource
+from hilum.retrieve.files.pictures_source import PicturesSource
 from hilum.retrieve.source import ImageSource, ObjectStore
 from hilum.services.campaigns.archive_source import ArchiveSource
+from hilum.services.campaigns.file_plans import pictures_of
 from hilum.services.campaigns.gate import Gates
 from hilum.services.campaigns.runner import CampaignRunner, RunnerParts
 from hilum.services.campaigns.verbs import BUILT_IN
@@ -64,6 +66,8 @@ def _source(settings: Settings, campaign: Campaign) -> ImageSource:
         return ArchiveSource()
     if campaign.source == FILES:
         return FilesSource(open_tree(str(campaign.request["folder"]), settings.own_paths))
+    if campaign.source == PICTURES:
+        return PicturesSource(pictures_of(settings, campaign.request))
     return open_source(settings, campaign.source)
 
 

@@ -10,20 +10,19 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from hilum.domain import ARCHIVE, FILES, Campaign, PlannedSeries
+from hilum.domain import ARCHIVE, FILES, PICTURES, Campaign, PlannedSeries
 from hilum.retrieve.lists.row_key import row_key
 from hilum.retrieve.lists.study_list import StudyList, read_list
 from hilum.retrieve.query.dates import DateRange, plan_dates
 from hilum.retrieve.query.plan_step import PlanStep
 from hilum.retrieve.query.rows import plan_rows
 from hilum.services.campaigns.archive_source import plan_archive
-from hilum.services.campaigns.file_plans import plan_folder
+from hilum.services.campaigns.file_plans import key_of, plan_folder, plan_list
 from hilum.services.campaigns.verbs import require_name
 from hilum.services.sources import open_source
 from hilum.settings import Settings
 from hilum.store.campaigns.campaigns import Campaigns, PlanPart
 from hilum.store.campaigns.rules import CannotRun
-from hilum.store.ledger import Ledger
 from hilum.store.queries.stored_series import StoredSelection
 
 DEFAULT_MODALITIES: Final = ("CR", "DX")
@@ -76,6 +75,8 @@ def _parts(settings: Settings, known: Campaign) -> Iterator[PlanPart]:
         return plan_archive(settings.ledger_url, _stored(request), after)
     if known.source == FILES:
         return plan_folder(settings, str(request["folder"]), after)
+    if known.source == PICTURES:
+        return plan_list(settings, request, after)
     return _from_pacs(settings, known)
 
 
@@ -109,8 +110,7 @@ def _unchanged_list(request: Mapping[str, Any]) -> StudyList:
 
 def _keys(settings: Settings, listed: StudyList) -> dict[int, str]:
     """Return the keyed digest of each row: the ledger has no column for identifiers."""
-    with contextlib.closing(Ledger(settings.ledger_url)) as ledger:
-        salt = ledger.digest_seed.to_bytes(16, "big", signed=False)
+    salt = key_of(settings)
     return {row.number: row_key(row.value, salt) for row in listed.studies}
 
 

@@ -262,7 +262,9 @@ class CampaignRunner:
         room = self._limits.maximum_unread_images - unread
         if room <= 0:
             return False
-        if wait := self._wait():
+        wait = self._wait()
+        self._show_wait(wait)
+        if wait:
             self._say(wait)
             return False
         series = self._parts.queue.next_series(_SERIES_AT_ONCE if self._parts.is_local else 1)
@@ -307,12 +309,20 @@ class CampaignRunner:
             fetched, report = self._fetch(series, images, stop)
         except SourceError as error:
             self._parts.gate.ended(0, self._monotonic() - began, is_outage=error.is_outage)
+            self._count(0, began, "outage" if error.is_outage or error.is_final else "failed")
             return self._failed(series, error.detail, is_outage=error.is_outage or error.is_final)
         is_away = report.is_outage or report.is_final
+        self._count(fetched, began, "outage" if is_away else "failed" if report.problem else "answered")
         self._parts.gate.ended(fetched, self._monotonic() - began, is_outage=is_away)
         if is_away:
             return self._failed(series, report.problem, is_outage=True)
         return None
+
+    def _count(self, images: int, began: float, outcome: str) -> None:
+        source = self._campaign.source
+        telemetry.SOURCE_REQUESTS.labels(source, outcome).inc()
+        telemetry.SOURCE_IMAGES.labels(source).inc(images)
+        telemetry.SOURCE_REQUEST_SECONDS.labels(source).observe(self._monotonic() - began)
 
     def _listed(self, series: SeriesRow) -> Sequence[ImageRow]:
         """Return the images of a series: as the plan has them, or as the source lists them now."""
