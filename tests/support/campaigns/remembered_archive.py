@@ -62,13 +62,20 @@ class RememberedArchive:
     """A `retrieve.source.ImageSource` for queries.
 
     `stops_at`: it answers so many and no more; `says_so`: and says that it was cut off. `ignores`:
-    keys that it does not match. `lists_all_series`: SERIES level gives those of every study.
+    keys that it does not match; `says_ignored`: and says so. `lacks`: keys that match nothing and
+    are in no answer. `refuses_above`: a query with more matches fails, as by HTTP 413.
+    `lists_all_series`: SERIES level gives those of every study. `broken`: studies whose series
+    cannot be listed. `down_after`: so many queries are answered, then it is away; None: always.
     """
 
     studies: Sequence[RememberedStudy]
     stops_at: int = 10_000
     says_so: bool = False
     ignores: frozenset[str] = frozenset()
+    says_ignored: bool = False
+    lacks: frozenset[str] = frozenset()
+    refuses_above: int | None = None
+    down_after: int | None = None
     lists_all_series: bool = False
     broken: frozenset[str] = frozenset()
     queries: list[Query] = field(default_factory=list)
@@ -79,6 +86,8 @@ class RememberedArchive:
 
     def find(self, query: Query) -> Answers:
         """Return the matches, as far as this PACS gives them."""
+        if self.down_after is not None and len(self.queries) >= self.down_after:
+            raise SourceError("no answer", is_outage=True)
         self.queries.append(query)
         if query.level is Level.STUDY:
             found = [item.answer() for item in self.studies if self._matches(item, query)]
@@ -88,13 +97,20 @@ class RememberedArchive:
                 raise SourceError("C000: unable to process")
             chosen = [item for item in self.studies if self.lists_all_series or item.uid == uid]
             found = [answer for item in chosen for answer in item.series()]
+        if self.refuses_above is not None and len(found) > self.refuses_above:
+            raise SourceError("413: too many matches")
         most = min(self.stops_at, query.limit + 1)
-        return Answers(found[:most], is_cut_off=self.says_so and len(found) > self.stops_at)
+        items = [
+            {key: value for key, value in item.items() if key not in self.lacks}
+            for item in found[:most]
+        ]
+        ignored = tuple(sorted(self.ignores & query.keys.keys())) if self.says_ignored else ()
+        return Answers(items, self.says_so and len(found) > self.stops_at, ignored)
 
     def _matches(self, study: RememberedStudy, query: Query) -> bool:
         answer = study.answer()
         return all(
-            _is_match(key, answer.get(key, ""), wanted)
+            key not in self.lacks and _is_match(key, answer.get(key, ""), wanted)
             for key, wanted in query.keys.items()
             if wanted and key not in self.ignores
         )

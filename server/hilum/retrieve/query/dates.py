@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
+from zoneinfo import ZoneInfo
 
 from hilum.retrieve.query.plan_step import (
-    SUSPICIOUS,
     PlanStep,
     Questions,
     day,
     has_modality,
     is_uid,
+    may_be_cut_off,
+    modalities_of,
 )
-from hilum.retrieve.source import Answer, Answers, ImageSource, Level
+from hilum.retrieve.source import Answer, Answers, ImageSource, Level, SourceError
 from hilum.settings import SourceSection
 
-_DAY_SECONDS: Final = 86_400
-_SHORTEST_SECONDS: Final = 1_800  # of a window that is split no further
+_SLOTS: Final = 48  # half hours of a day: a window of one is split no further
 _COUNTED_AGAIN: Final = 20  # studies from which a day is asked for a second time, in halves
 _SEXES: Final = ("M", "F", "O")
+_CLOCK_DIGITS: Final = 6
 
 Studies = dict[str, Answer]
 
@@ -44,7 +46,9 @@ class DateRange:
 
     def after(self, cursor: str) -> Iterator[date]:
         """Yield the days behind a cursor; empty: all."""
-        current = self.first if not cursor else date.fromisoformat(cursor) + timedelta(days=1)
+        current = self.first
+        if cursor:
+            current = max(current, date.fromisoformat(cursor) + timedelta(days=1))
         while current <= self.last:
             yield current
             current += timedelta(days=1)
@@ -57,134 +61,174 @@ def plan_dates(
     modalities: Sequence[str],
     after: str = "",
 ) -> Iterator[PlanStep]:
-    """Yield one step a day, behind the cursor `after`. Raises SourceError of an outage."""
-    questions = Questions(source, settings, modalities)
-    for each in dates.after(after):
-        text = each.strftime("%Y%m%d")
-        asked = _Day(questions, text)
+    """Return an iterator of one step a day, behind the cursor `after`.
+
+    Raises ValueError at once for a range that ends in the future, by the source's time zone. The
+    iterator raises SourceError of an outage, and where a day is refused down to half an hour.
+    """
+    today = datetime.now(ZoneInfo(settings.time_zone)).date()
+    if dates.last > today:
+        raise ValueError(
+            f"{dates.last} lies in the future, and its studies do not exist yet: end at {today}"
+        )
+    return _steps(Questions(source, settings, modalities), dates.after(after))
+
+
+def _steps(questions: Questions, days: Iterator[date]) -> Iterator[PlanStep]:
+    for each in days:
+        asked = _Day(questions, each.strftime("%Y%m%d"))
         found = asked.studies()
-        wanted = {uid: item for uid, item in found.items() if has_modality(item, modalities)}
-        series = [planned for item in wanted.values() for planned in questions.series_of(item)]
+        wanted = [item for item in found.values() if has_modality(item, questions.modalities)]
+        series = [planned for item in wanted for planned in questions.series_of(item)]
         yield PlanStep(
             each.isoformat(),
             tuple(series),
             questions.taken_doubts(),
             len(wanted),
-            len(found) - len(wanted) + asked.strange,
+            len(found) - len(wanted) + len(asked.strange),
         )
 
 
 class _Day:
-    """The queries of one day. `strange`: answers that are not of this day, or have no UID."""
+    """The queries of one day: at most 95, and 4 more for each wanted modality.
+
+    `strange`: UIDs of answers that are not of this day, or are no UIDs.
+    """
 
     def __init__(self, questions: Questions, text: str) -> None:
         self._questions = questions
         self._text = text
         self._limit = questions.settings.maximum_results
-        self.strange = 0
+        self._ignores = questions.settings.ignores
+        self.strange = set[str]()
 
     def studies(self) -> Studies:
-        """Return the studies of the day by UID, each once."""
-        found: Studies = {}
-        for modality in self._modality_keys():
-            part, is_split = self._window(modality, 0, _DAY_SECONDS)
-            if is_split:
-                part |= self._without_time(modality)
-            found |= part
-        if len(found) >= _COUNTED_AGAIN and not self._questions.doubts:
-            self._count_again(found)
-        return found
+        """Return the studies of the day by UID, each once.
 
-    def _modality_keys(self) -> list[str]:
-        """Return the values of ModalitiesInStudy, one query each; a list matches nowhere."""
-        if "ModalitiesInStudy" in self._questions.settings.ignores:
-            return [""]
-        return list(self._questions.modalities)
-
-    def _window(self, modality: str, start: int, end: int) -> tuple[Studies, bool]:
-        """Return the studies of a window of the day, and whether it was split.
-
-        The window of a whole day has no time range: a study without a time is in no range.
+        The first query has no time range, as a study without a time is in none. From 20 studies on
+        the day is asked for once more in two halves, which shows a limit that is below ours.
         """
-        is_day = (start, end) == (0, _DAY_SECONDS)
-        times = {} if is_day else {"StudyTime": f"{_clock(start)}-{_clock(end - 1)}.999999"}
-        answers, found = self._ask(modality, times)
-        if not self._is_cut_off(answers):
-            return found, False
-        if end - start <= _SHORTEST_SECONDS:
-            if answers.is_cut_off or len(answers.items) >= self._limit:
-                self._incomplete(len(found))
-            return found, True
-        middle = (start + end) // 2
-        first, _ = self._window(modality, start, middle)
-        second, _ = self._window(modality, middle, end)
-        return found | first | second, True
+        answers, found = self._ask({})
+        if may_be_cut_off(answers, self._limit):
+            return self._split(found)
+        if len(found) < _COUNTED_AGAIN or "StudyTime" in self._ignores:
+            return found
+        return found if self._is_counted_again(found) else self._split(found)
 
-    def _is_cut_off(self, answers: Answers) -> bool:
-        count = len(answers.items)
-        return answers.is_cut_off or count >= self._limit or count in SUSPICIOUS
-
-    def _ask(self, modality: str, more: Mapping[str, str]) -> tuple[Answers, Studies]:
-        keys = {
-            "StudyDate": self._text,
-            "StudyTime": "",
-            "StudyInstanceUID": "",
-            "ModalitiesInStudy": modality,
-            "NumberOfStudyRelatedInstances": "",
-            **more,
-        }
-        answers = self._questions.ask(Level.STUDY, keys, self._limit)
-        found: Studies = {}
-        for item in answers.items:
-            uid = item.get("StudyInstanceUID", "")
-            if not is_uid(uid):
-                self.strange += 1
-            elif day(item) not in ("", self._text):
-                self.strange += 1
-                self._questions.doubt("the source ignores StudyDate; Hilum filters its answers")
-            else:
-                found[uid] = {"StudyDate": self._text, **item}
-        return answers, found
-
-    def _without_time(self, modality: str) -> Studies:
-        """Return studies that no time range holds, by another key that splits the day.
-
-        A study without a time and without a sex cannot be found, so the doubt is always named.
-        """
-        self._questions.doubt(
-            "days with more answers than the source gives at once were split by Study Time: a study"
-            " with neither Study Time nor Patient's Sex cannot be found there"
-        )
-        found: Studies = {}
-        for sex in _SEXES:
-            answers, part = self._ask(modality, {"PatientSex": sex})
-            found |= part
-            if answers.is_cut_off or len(answers.items) >= self._limit:
-                self._incomplete(len(found))
-        return found
-
-    def _incomplete(self, found: int) -> None:
-        self._questions.doubt(
-            f"may be incomplete: {found} studies found, and the source stops at"
-            f" {self._limit} or fewer",
-            self._text,
-        )
-
-    def _count_again(self, found: Studies) -> None:
-        """Ask for the day in two halves: a study that only a half knows shows a silent limit."""
-        half = _DAY_SECONDS // 2
-        more: Studies = {}
-        for modality in self._modality_keys():
-            for start, end in ((0, half), (half, _DAY_SECONDS)):
-                more |= self._window(modality, start, end)[0]
-        if new := more.keys() - found.keys():
-            found |= {uid: more[uid] for uid in new}
+    def _is_counted_again(self, found: Studies) -> bool:
+        """Return whether two half days list no study that the whole day left out."""
+        middle = _SLOTS // 2
+        halves = [self._ask(_time_range(0, middle)), self._ask(_time_range(middle, _SLOTS))]
+        new = {uid for _, part in halves for uid in part} - found.keys()
+        if new:
             self._questions.doubt(
                 f"the source listed {len(new)} studies by half days that it left out of the whole"
                 " day: set maximum_results below its limit",
                 self._text,
             )
+        return not new and not any(may_be_cut_off(each, self._limit) for each, _ in halves)
+
+    def _split(self, found: Studies) -> Studies:
+        """Return the studies by time, and by other keys those that no time range holds.
+
+        The wanted studies are complete where each modality's answer is whole and holds all studies
+        of that modality that the windows found. Everything else is named as a doubt.
+        """
+        if "StudyTime" not in self._ignores:
+            middle = _SLOTS // 2
+            found = found | self._window(0, middle) | self._window(middle, _SLOTS)
+        parts = [self._by_modality(modality, found) for modality in self._questions.modalities]
+        is_complete = all(is_whole for _, is_whole in parts)
+        for part, _ in parts:
+            found = found | part
+        if not is_complete:
+            self._questions.doubt(
+                f"may be incomplete: {len(found)} studies found, and the source stops at"
+                f" {self._limit} or fewer; a study without Study Time may be missing",
+                self._text,
+            )
+        return found
+
+    def _window(self, start: int, end: int) -> Studies:
+        """Return the studies of a window, given in half hours, by halves if it may be cut off."""
+        answers, found = self._ask(_time_range(start, end), may_fail=end - start > 1)
+        if not may_be_cut_off(answers, self._limit) or end - start == 1:
+            return found
+        if not all(_is_within(item, start, end) for item in found.values()):
+            self._questions.doubt("the source ignores StudyTime; days are not split by it")
+            return found
+        middle = (start + end) // 2
+        return found | self._window(start, middle) | self._window(middle, end)
+
+    def _by_modality(self, modality: str, known: Studies) -> tuple[Studies, bool]:
+        """Return the studies of a modality at any time, and whether they are all.
+
+        Where they are not, Patient's Sex splits them once more.
+        """
+        key = {} if "ModalitiesInStudy" in self._ignores else {"ModalitiesInStudy": modality}
+        found: Studies = {}
+        if key:
+            answers, found = self._ask(key)
+            named = {uid for uid, item in known.items() if modality in modalities_of(item)}
+            is_matched = named <= found.keys() and any(map(modalities_of, known.values()))
+            if is_matched and not may_be_cut_off(answers, self._limit):
+                return found, True
+            key = key if is_matched or found else {}
+        for sex in _SEXES:
+            found = found | self._ask({**key, "PatientSex": sex})[1]
+        return found, False
+
+    def _ask(self, more: Mapping[str, str], *, may_fail: bool = True) -> tuple[Answers, Studies]:
+        """Return the answers, and the studies of the day among them.
+
+        `may_fail`: a refusal, such as HTTP 413 or A700, counts as an answer that is cut off.
+        """
+        keys = {
+            "StudyDate": self._text,
+            "StudyTime": "",
+            "StudyInstanceUID": "",
+            "ModalitiesInStudy": "",
+            "NumberOfStudyRelatedInstances": "",
+            **more,
+        }
+        try:
+            answers = self._questions.ask(Level.STUDY, keys, self._limit)
+        except SourceError as error:
+            if error.is_outage or error.is_final or not may_fail:
+                raise
+            answers = Answers((), is_cut_off=True)
+        return answers, self._of_this_day(answers)
+
+    def _of_this_day(self, answers: Answers) -> Studies:
+        found: Studies = {}
+        for item in answers.items:
+            uid = item.get("StudyInstanceUID", "")
+            if not is_uid(uid):
+                self.strange.add(uid)
+                self._questions.doubt(
+                    "the source lists a study without a valid Study Instance UID; it is left out",
+                    self._text,
+                )
+            elif day(item) not in ("", self._text):
+                self.strange.add(uid)
+                self._questions.doubt("the source ignores StudyDate; Hilum filters its answers")
+            else:
+                found[uid] = {**item, "StudyDate": self._text}
+        return found
+
+
+def _time_range(start: int, end: int) -> Mapping[str, str]:
+    """Return the key of a window, given in half hours; it ends with the last microsecond."""
+    return {"StudyTime": f"{_clock(start * 1800)}-{_clock(end * 1800 - 1)}.999999"}
 
 
 def _clock(seconds: int) -> str:
     return f"{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
+
+
+def _is_within(study: Answer, start: int, end: int) -> bool:
+    """Return whether a study's time lies in a window; True where it has no plain time."""
+    clock = study.get("StudyTime", "")[:_CLOCK_DIGITS]
+    if len(clock) < _CLOCK_DIGITS or not clock.isdecimal():
+        return True
+    return _clock(start * 1800) <= clock <= _clock(end * 1800 - 1)

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from hilum.dicom.uid import is_like_uid
 from hilum.domain import ListRow, PlanDoubt, PlannedSeries
 from hilum.retrieve.source import Answer, Answers, ImageSource, Level, Query, SourceError
 from hilum.settings import SourceSection
 
-_UID: Final = re.compile(r"[0-9]+(\.[0-9]+)*")
-_WILDCARDS: Final = re.compile(r"[*?\\\x00-\x1f]")
+_WILDCARDS: Final = re.compile(r"[*?\\\x00-\x1f\x7f]")
+_INTEGER: Final = re.compile(r"\+?[0-9]{1,12}")
 # Limits at which servers stop in silence (pynetdicom #467, Azure, Google).
-SUSPICIOUS: Final = frozenset((100, 200, 500, 1000, 5000))
+_SUSPICIOUS: Final = frozenset((100, 200, 500, 1000, 5000))
 _SERIES_LIMIT: Final = 200
 
 
@@ -35,7 +36,13 @@ class PlanStep:
 
 def is_uid(text: str) -> bool:
     """Return whether a text is one whole UID (PS3.5 9.1): never empty, no wildcard, no list."""
-    return len(text) <= 64 and _UID.fullmatch(text) is not None
+    return is_like_uid(text)
+
+
+def may_be_cut_off(answers: Answers, limit: int) -> bool:
+    """Return whether there may be more answers: by word, by our limit, or by a round number."""
+    count = len(answers.items)
+    return answers.is_cut_off or count >= limit or count in _SUSPICIOUS
 
 
 def is_exact(text: str) -> bool:
@@ -97,8 +104,8 @@ class Questions:
                 raise
             self.doubt(f"the series of study {uid} cannot be listed: {error.detail}", day(study))
             return []
-        if answers.is_cut_off or len(answers.items) > _SERIES_LIMIT:
-            self.doubt(f"study {uid} has more series than the source lists", day(study))
+        if may_be_cut_off(answers, _SERIES_LIMIT):
+            self.doubt(f"study {uid} may have more series than the source lists", day(study))
         everything = list(_distinct(answers.items, uid))
         self._reconcile(study, everything)
         return [
@@ -106,12 +113,12 @@ class Questions:
                 uid,
                 item["SeriesInstanceUID"],
                 day(study),
-                item.get("Modality", ""),
+                item.get("Modality", "").strip(),
                 count(item.get("NumberOfSeriesRelatedInstances", "")),
                 origin,
             )
             for item in everything
-            if item.get("Modality", "") in self.modalities
+            if item.get("Modality", "").strip() in self.modalities
         ]
 
     def _reconcile(self, study: Answer, series: Sequence[Answer]) -> None:
@@ -141,19 +148,22 @@ def _distinct(items: Sequence[Answer], study_uid: str) -> Iterator[Answer]:
 def day(study: Answer) -> str:
     """Return the Study Date of an answer; empty: it has none that is a date."""
     text = study.get("StudyDate", "").strip()
-    return text if len(text) == 8 and text.isdigit() else ""
+    return text if len(text) == 8 and text.isascii() and text.isdigit() else ""
 
 
 def count(text: str) -> int | None:
-    """Return the number of a value of VR IS, where "4" is "+4"; None: it is none."""
-    try:
-        return int(text.strip())
-    except ValueError:
-        return None
+    """Return the number of a value of VR IS, where "4" is "+4"; None: it is no count."""
+    digits = text.strip()
+    return int(digits) if _INTEGER.fullmatch(digits) else None
+
+
+def modalities_of(study: Answer) -> list[str]:
+    """Return Modalities in Study, one by one; empty where the source does not say."""
+    words = [word.strip() for word in study.get("ModalitiesInStudy", "").split("\\")]
+    return [word for word in words if word]
 
 
 def has_modality(study: Answer, modalities: Sequence[str]) -> bool:
     """Return whether a study may have a wanted series; True where the source does not say."""
-    named = [word.strip() for word in study.get("ModalitiesInStudy", "").split("\\")]
-    named = [word for word in named if word]
+    named = modalities_of(study)
     return not named or any(word in modalities for word in named)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from hilum.domain import ListRow, PlannedSeries, RowOutcome
-from hilum.retrieve.query.plan_step import PlanStep, Questions, is_exact, is_uid
+from hilum.retrieve.query.plan_step import PlanStep, Questions, is_exact, is_uid, may_be_cut_off
 from hilum.retrieve.source import (
     Answer,
     ImageSource,
@@ -57,6 +57,7 @@ def _planned(questions: Questions, row: ListedStudy) -> tuple[ListRow, list[Plan
     except SourceError as error:
         if error.is_outage or error.is_final:
             raise
+        questions.doubt(f"row {row.number} cannot be asked for: {error.detail}")
         return ListRow(row.number, RowOutcome.NONE, error.detail), []
     series = [
         replace(item, origin=str(row.number))
@@ -95,6 +96,8 @@ def _studies(questions: Questions, row: ListedStudy) -> list[Answer]:
         "NumberOfStudyRelatedInstances": "",
     }
     answers = questions.ask(Level.STUDY, keys, _LIMIT)
+    if may_be_cut_off(answers, _LIMIT):
+        questions.doubt(f"row {row.number} may name more studies than the source lists")
     found: dict[str, Answer] = {}
     for item in answers.items:
         uid = item.get("StudyInstanceUID", "")

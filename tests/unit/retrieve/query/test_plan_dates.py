@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilum.retrieve.query.dates import DateRange, plan_dates
-from hilum.retrieve.query.plan_step import PlanStep, is_uid
-from hilum.retrieve.source import Level
+from hilum.retrieve.query.plan_step import PlanStep, count, is_uid
+from hilum.retrieve.source import Level, SourceError
 from hilum.settings import CGetSource
 from tests.support.campaigns.remembered_archive import RememberedArchive, RememberedStudy
 
@@ -82,9 +82,15 @@ def test_a_plan_is_the_truth_or_names_a_doubt(
         for study in studies
         if "20190101" <= study.day <= "20190103" and set(study.modalities) & set(WANTED)
     }
-    found = uids(steps)
-    assert found <= truth
-    assert found == truth or doubts(steps)
+    doubted = {doubt.day for step in steps for doubt in step.doubts}
+    missing = {study.day for study in studies if study.uid in truth - uids(steps)}
+    assert uids(steps) <= truth
+    assert missing <= doubted
+    days = [query for query in archive.queries if query.level is Level.STUDY]
+    assert len(days) <= 3 * (95 + 4 * len(WANTED))
+    for number, step in enumerate(steps):
+        rest = planned(archive, step.cursor, maximum_results=stops_at)
+        assert uids(steps[: number + 1]) | uids(rest) == uids(steps)
 
 
 def test_a_day_over_the_limit_is_split_until_all_studies_are_found() -> None:
@@ -111,10 +117,10 @@ def test_a_round_number_of_answers_is_not_believed() -> None:
 
 
 def test_studies_without_a_time_are_found_beside_a_split() -> None:
-    timeless = [RememberedStudy(f"1.3.{number}", time=None) for number in range(5)]
+    timeless = [RememberedStudy(f"1.3.{number}", time=None, sex="M") for number in range(5)]
     archive = RememberedArchive([*many(90), *timeless], stops_at=40, says_so=True)
     found = uids(planned(archive, maximum_results=40))
-    assert {study.uid for study in timeless} <= found or len(found) >= 90
+    assert {study.uid for study in timeless} <= found
 
 
 def test_the_last_moment_of_a_day_belongs_to_it() -> None:
@@ -187,3 +193,91 @@ def test_keys_that_the_settings_name_are_not_sent() -> None:
     archive = RememberedArchive(many(3))
     planned(archive, ignores=["ModalitiesInStudy"])
     assert not any("ModalitiesInStudy" in query.keys for query in archive.queries)
+
+
+def test_a_split_day_whose_modalities_are_listed_whole_is_complete_without_a_doubt() -> None:
+    scans = [RememberedStudy(f"1.4.{each}", time=None, modalities=("CT",)) for each in range(60)]
+    timeless = RememberedStudy("1.3.1", time=None, sex="")
+    archive = RememberedArchive([*scans, *many(30), timeless], stops_at=50, says_so=True)
+    steps = planned(archive)
+    assert len(uids(steps)) == 31
+    assert timeless.uid in uids(steps)
+    assert doubts(steps) == []
+
+
+def test_a_split_day_of_a_source_without_modalities_in_study_is_named() -> None:
+    archive = RememberedArchive(many(90), stops_at=40, lacks=frozenset(["ModalitiesInStudy"]))
+    steps = planned(archive, maximum_results=40)
+    assert len(uids(steps)) == 90
+    assert [doubt.day for step in steps for doubt in step.doubts] == ["20190102"]
+
+
+def test_a_round_limit_below_ours_is_named_where_no_split_helps() -> None:
+    crowd = [RememberedStudy(f"1.2.{number}", time="101500") for number in range(1, 251)]
+    steps = planned(RememberedArchive(crowd, stops_at=100), maximum_results=500)
+    assert [doubt.day for step in steps for doubt in step.doubts] == ["20190102"]
+
+
+def test_a_day_that_the_source_refuses_as_too_large_is_split() -> None:
+    archive = RememberedArchive(many(90), refuses_above=40)
+    assert len(uids(planned(archive))) == 90
+
+
+def test_a_refusal_that_no_split_helps_is_raised_after_few_queries() -> None:
+    archive = RememberedArchive(
+        [RememberedStudy("1.2.1"), RememberedStudy("1.2.2", time="000100")], refuses_above=-1
+    )
+    with pytest.raises(SourceError, match="413"):
+        planned(archive)
+    assert len(archive.queries) <= 8
+
+
+def test_an_outage_passes_and_the_plan_continues_after_its_last_cursor() -> None:
+    studies = [RememberedStudy(f"1.6.{number}", day=f"2019010{number}") for number in range(1, 4)]
+    archive = RememberedArchive(studies, down_after=3)
+    steps = plan_dates(archive, settings(), DAYS, WANTED)
+    first = next(steps)
+    with pytest.raises(SourceError, match="no answer"):
+        next(steps)
+    archive.down_after = None
+    assert uids([first]) | uids(planned(archive, first.cursor)) == {"1.6.1", "1.6.2", "1.6.3"}
+
+
+def test_a_source_that_ignores_times_is_named_and_not_split_further() -> None:
+    archive = RememberedArchive(many(90), stops_at=40, ignores=frozenset(["StudyTime"]))
+    steps = planned(archive, maximum_results=40)
+    assert any("ignores StudyTime" in text for text in doubts(steps))
+    assert any("may be incomplete" in text for text in doubts(steps))
+    assert sum(query.level is Level.STUDY for query in archive.queries) < 20
+
+
+def test_a_key_that_the_source_says_it_ignores_is_named_once() -> None:
+    studies = [RememberedStudy(f"1.6.{number}", day=f"2019010{number}") for number in range(1, 4)]
+    keys = frozenset(["ModalitiesInStudy"])
+    steps = planned(RememberedArchive(studies, ignores=keys, says_ignored=True))
+    assert doubts(steps) == [
+        "the source says that it ignores ModalitiesInStudy; Hilum filters its answers"
+    ]
+
+
+def test_a_study_without_a_valid_uid_is_left_out_and_named() -> None:
+    steps = planned(RememberedArchive([RememberedStudy("1.2.*"), *many(2)]))
+    assert uids(steps) == {"1.2.1", "1.2.2"}
+    assert any("without a valid Study Instance UID" in text for text in doubts(steps))
+
+
+def test_a_range_that_ends_in_the_future_is_refused() -> None:
+    dates = DateRange(date(2019, 1, 1), date(9998, 1, 1))
+    with pytest.raises(ValueError, match="lies in the future"):
+        plan_dates(RememberedArchive([]), settings(), dates, WANTED)
+
+
+def test_a_cursor_before_the_range_begins_at_its_first_day() -> None:
+    assert next(DAYS.after("2018-06-01")) == date(2019, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("4", 4), ("+4", 4), (" 4 ", 4), ("", None), ("-1", None), ("1_0", None)]
+)
+def test_a_count_of_images_is_an_integer_string(text: str, number: int | None) -> None:
+    assert count(text) == number

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hilum.domain import ListRow
-from hilum.retrieve.query.plan_step import PlanStep
+from hilum.retrieve.query.plan_step import PlanStep, is_exact, is_uid
 from hilum.retrieve.query.rows import plan_rows
 from hilum.retrieve.source import ListedStudy
 from hilum.settings import CGetSource
@@ -28,7 +32,7 @@ def planned(archive: RememberedArchive, *rows: ListedStudy, after: str = "") -> 
     return list(plan_rows(archive, SETTINGS, rows, ("CR", "DX"), after))
 
 
-def outcome(value: str, kind: str = "accession") -> ListRow:
+def outcome(value: str, kind: Literal["accession", "study_uid"] = "accession") -> ListRow:
     (step,) = planned(RememberedArchive(ARCHIVE), ListedStudy(2, kind, value))
     (row,) = step.rows
     return row
@@ -89,3 +93,31 @@ def test_a_list_continues_after_its_cursor() -> None:
 def test_no_detail_holds_an_accession_number() -> None:
     for value in ("9999", "DUP1", "CT1"):
         assert value not in outcome(value).detail
+
+
+@given(kind=st.sampled_from(["accession", "study_uid"]), value=st.text("01.*?\\\\ \n", max_size=6))
+def test_no_query_has_an_empty_or_wildcard_key_for_a_row(
+    kind: Literal["accession", "study_uid"], value: str
+) -> None:
+    archive = RememberedArchive(ARCHIVE)
+    planned(archive, ListedStudy(2, kind, value))
+    for query in archive.queries:
+        uid = query.keys["StudyInstanceUID"]
+        assert is_uid(uid) or (not uid and is_exact(query.keys["AccessionNumber"]))
+
+
+def test_a_row_whose_answer_is_cut_off_is_named() -> None:
+    shared = [RememberedStudy(f"1.9.{number}", accession="X1") for number in range(6)]
+    archive = RememberedArchive(shared, stops_at=5, says_so=True)
+    (step,) = planned(archive, ListedStudy(2, "accession", "X1"))
+    assert [doubt.text for doubt in step.doubts] == [
+        "row 2 may name more studies than the source lists"
+    ]
+
+
+def test_a_row_that_is_refused_by_the_source_does_not_stop_the_others() -> None:
+    archive = RememberedArchive(ARCHIVE, refuses_above=1)
+    rows = [ListedStudy(2, "accession", "DUP1"), ListedStudy(3, "accession", "123")]
+    steps = planned(archive, *rows)
+    assert [row.outcome for step in steps for row in step.rows] == ["none", "found"]
+    assert "row 2 cannot be asked for" in steps[0].doubts[0].text
