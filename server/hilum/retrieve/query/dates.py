@@ -165,18 +165,21 @@ class _Day:
 
         Where they are not, Patient's Sex splits them once more.
         """
-        key = {} if "ModalitiesInStudy" in self._ignores else {"ModalitiesInStudy": modality}
+        if "ModalitiesInStudy" in self._ignores:
+            return self._by_sex({}), False
+        key = {"ModalitiesInStudy": modality}
+        answers, found = self._ask(key)
+        named = {uid for uid, item in known.items() if modality in modalities_of(item)}
+        is_matched = named <= found.keys() and any(map(modalities_of, known.values()))
+        if is_matched and not may_be_cut_off(answers, self._limit):
+            return found, True
+        return found | self._by_sex(key if is_matched or found else {}), False
+
+    def _by_sex(self, key: Mapping[str, str]) -> Studies:
         found: Studies = {}
-        if key:
-            answers, found = self._ask(key)
-            named = {uid for uid, item in known.items() if modality in modalities_of(item)}
-            is_matched = named <= found.keys() and any(map(modalities_of, known.values()))
-            if is_matched and not may_be_cut_off(answers, self._limit):
-                return found, True
-            key = key if is_matched or found else {}
         for sex in _SEXES:
             found = found | self._ask({**key, "PatientSex": sex})[1]
-        return found, False
+        return found
 
     def _ask(self, more: Mapping[str, str], *, may_fail: bool = True) -> tuple[Answers, Studies]:
         """Return the answers, and the studies of the day among them.

@@ -90,6 +90,21 @@ class Questions:
 
         A study whose query fails, and is no outage, is named as a doubt.
         """
+        everything = self._all_series_of(study)
+        return [
+            PlannedSeries(
+                study["StudyInstanceUID"],
+                item["SeriesInstanceUID"],
+                day(study),
+                item.get("Modality", "").strip(),
+                count(item.get("NumberOfSeriesRelatedInstances", "")),
+                origin,
+            )
+            for item in everything
+            if item.get("Modality", "").strip() in self.modalities
+        ]
+
+    def _all_series_of(self, study: Answer) -> list[Answer]:
         uid = study["StudyInstanceUID"]
         keys = {
             "StudyInstanceUID": uid,
@@ -108,18 +123,7 @@ class Questions:
             self.doubt(f"study {uid} may have more series than the source lists", day(study))
         everything = list(_distinct(answers.items, uid))
         self._reconcile(study, everything)
-        return [
-            PlannedSeries(
-                uid,
-                item["SeriesInstanceUID"],
-                day(study),
-                item.get("Modality", "").strip(),
-                count(item.get("NumberOfSeriesRelatedInstances", "")),
-                origin,
-            )
-            for item in everything
-            if item.get("Modality", "").strip() in self.modalities
-        ]
+        return everything
 
     def _reconcile(self, study: Answer, series: Sequence[Answer]) -> None:
         """Name a doubt where the study counts other images than its series together."""

@@ -98,16 +98,14 @@ def _studies(questions: Questions, row: ListedStudy) -> list[Answer]:
     answers = questions.ask(Level.STUDY, keys, _LIMIT)
     if may_be_cut_off(answers, _LIMIT):
         questions.doubt(f"row {row.number} may name more studies than the source lists")
-    found: dict[str, Answer] = {}
-    for item in answers.items:
-        uid = item.get("StudyInstanceUID", "")
-        if not is_uid(uid):
-            continue
-        is_it = (
-            uid == row.value
-            if row.kind == STUDY_UID
-            else item.get("AccessionNumber", "").strip(" ") == accession.strip(" ")
-        )
-        if is_it:
-            found[uid] = item
+    found = {item["StudyInstanceUID"]: item for item in answers.items if _is_named(item, row)}
     return list(found.values())
+
+
+def _is_named(study: Answer, row: ListedStudy) -> bool:
+    """Return whether a row names exactly this study; spaces around a number do not count."""
+    uid = study.get("StudyInstanceUID", "")
+    if row.kind == STUDY_UID:
+        return uid == row.value
+    accession = study.get("AccessionNumber", "")
+    return is_uid(uid) and accession.strip(" ") == row.value.strip(" ")
