@@ -63,7 +63,8 @@ class RememberedArchive:
 
     `stops_at`: it answers so many and no more; `says_so`: and says that it was cut off. `ignores`:
     keys that it does not match; `says_ignored`: and says so. `lacks`: keys that match nothing and
-    are in no answer. `refuses_above`: a query with more matches fails, as by HTTP 413.
+    are in no answer. `unmatched`: keys that match nothing and are in answers.
+    `refuses_above`: a query with more matches fails, as by HTTP 413.
     `lists_all_series`: SERIES level gives those of every study. `broken`: studies whose series
     cannot be listed. `down_after`: so many queries are answered, then it is away; None: always.
     """
@@ -74,6 +75,7 @@ class RememberedArchive:
     ignores: frozenset[str] = frozenset()
     says_ignored: bool = False
     lacks: frozenset[str] = frozenset()
+    unmatched: frozenset[str] = frozenset()
     refuses_above: int | None = None
     down_after: int | None = None
     lists_all_series: bool = False
@@ -110,7 +112,7 @@ class RememberedArchive:
     def _matches(self, study: RememberedStudy, query: Query) -> bool:
         answer = study.answer()
         return all(
-            key not in self.lacks and _is_match(key, answer.get(key, ""), wanted)
+            key not in self.lacks | self.unmatched and _is_match(key, answer.get(key, ""), wanted)
             for key, wanted in query.keys.items()
             if wanted and key not in self.ignores
         )

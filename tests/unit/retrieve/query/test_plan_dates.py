@@ -281,3 +281,13 @@ def test_a_cursor_before_the_range_begins_at_its_first_day() -> None:
 )
 def test_a_count_of_images_is_an_integer_string(text: str, number: int | None) -> None:
     assert count(text) == number
+
+
+def test_a_modality_whose_answer_lacks_a_known_study_proves_nothing() -> None:
+    timeless = RememberedStudy("1.3.1", time=None, sex="M")
+    archive = RememberedArchive(
+        [*many(90), timeless], stops_at=40, unmatched=frozenset(["ModalitiesInStudy"])
+    )
+    steps = planned(archive, maximum_results=40)
+    assert timeless.uid in uids(steps)
+    assert [doubt.day for step in steps for doubt in step.doubts] == ["20190102"]
