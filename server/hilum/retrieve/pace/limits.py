@@ -22,10 +22,14 @@ _LOOK_SECONDS: Final = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """A reason to ask for nothing now. `until`: seconds since the epoch, when to look again."""
+    """A reason to ask for nothing now. `until`: seconds since the epoch, when to look again.
+
+    `cause`: a word for metrics: hours, daily, rate, slow or outage.
+    """
 
     until: float
     reason: str
+    cause: str
 
 
 class SourcePace:
@@ -63,7 +67,7 @@ class SourcePace:
                 return max(waits, key=lambda wait: wait.until)
             # only now, because it gives a permit for the one probe
             until = self._breaker.closed_until(now)
-            return None if until is None else Wait(until, self._breaker.reason)
+            return None if until is None else Wait(until, self._breaker.reason, "outage")
 
     def ended(self, images: int, seconds: float, *, is_outage: bool = False) -> None:
         """Count a request that has ended: the images that came, and how long it ran."""
@@ -91,20 +95,26 @@ class SourcePace:
         """Return each limit that holds now, but for an outage."""
         settings = self._settings
         found = [self._hours(now), self._daily(now)]
-        for rest, reason in (
-            (self._rested, f"rest after a request (utilisation: {settings.utilisation:g})"),
-            (self._spread, f"at most {settings.images_per_second:g} images/s (images_per_second)"),
-            (self._slow, self._slow_reason),
+        for rest, cause, reason in (
+            (self._rested, "rate", f"rest after a request (utilisation: {settings.utilisation:g})"),
+            (
+                self._spread,
+                "rate",
+                f"at most {settings.images_per_second:g} images/s (images_per_second)",
+            ),
+            (self._slow, "slow", self._slow_reason),
         ):
             until = rest.until(now)
-            found.append(None if until is None else Wait(until, reason))
+            found.append(None if until is None else Wait(until, reason, cause))
         return [wait for wait in found if wait is not None]
 
     def _hours(self, now: float) -> Wait | None:
         if self._timetable.is_open(now):
             return None
         opens = self._timetable.opens_at(now)
-        return Wait(now + _LOOK_SECONDS if opens is None else opens, "outside the source's hours")
+        return Wait(
+            now + _LOOK_SECONDS if opens is None else opens, "outside the source's hours", "hours"
+        )
 
     def _daily(self, now: float) -> Wait | None:
         self._count_today(now, 0)
@@ -112,7 +122,7 @@ class SourcePace:
         if not limit or self._images_today < limit:
             return None
         reason = f"{self._images_today} images came today (daily_images: {limit})"
-        return Wait(self._timetable.day_end(now), reason)
+        return Wait(self._timetable.day_end(now), reason, "daily")
 
     def _count_today(self, now: float, images: int) -> None:
         day = self._timetable.local_day(now)

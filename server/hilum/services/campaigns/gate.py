@@ -39,7 +39,9 @@ class CampaignGate:
         now = time.time()
         if not self.timetable.is_open(now):
             opens = self.timetable.opens_at(now)
-            return Wait(now + _DAY_SECONDS if opens is None else opens, "outside its hours")
+            return Wait(
+                now + _DAY_SECONDS if opens is None else opens, "outside its hours", "hours"
+            )
         return self.pace.closed()
 
     def ended(self, images: int, seconds: float, *, is_outage: bool) -> None:
@@ -89,4 +91,4 @@ class _HoursGate(OpenGate):
         if self.timetable.is_open(now):
             return None
         opens = self.timetable.opens_at(now)
-        return Wait(now + _DAY_SECONDS if opens is None else opens, "outside its hours")
+        return Wait(now + _DAY_SECONDS if opens is None else opens, "outside its hours", "hours")

@@ -122,6 +122,7 @@ class CampaignRunner:
         self._closed_until = math.inf
         self._over_since: float | None = None
         self._said = campaign.detail
+        self._shown = ""
 
     def run(self, stop: threading.Event, state: Callable[[], CampaignState]) -> None:
         """Work until the campaign is over or `stop` is set. `state`: as a person last set it."""
@@ -262,8 +263,8 @@ class CampaignRunner:
         room = self._limits.maximum_unread_images - unread
         if room <= 0:
             return False
-        wait = self._wait()
-        self._show_wait(wait)
+        cause, wait = self._wait()
+        self._show(cause)
         if wait:
             self._say(wait)
             return False
@@ -276,21 +277,31 @@ class CampaignRunner:
                 self._say(listed)
         return True
 
-    def _wait(self) -> str:
-        """Return why nothing may be asked for now; empty: it may."""
+    def _wait(self) -> tuple[str, str]:
+        """Return why nothing may be asked for now, as a cause and in words; empty: it may."""
         if problem := self._parts.obstacle():
-            return problem
+            return "live", problem
         kept = self._parts.queue.bytes_kept()
         if kept > self._limits.maximum_bytes:
-            return (
+            return "live", (
                 f"{kept >> 20} MiB of this campaign are in the archive (campaigns.maximum_bytes):"
                 " they have to be read and reported first"
             )
         closed = self._parts.gate.closed()
         if closed is None:
-            return ""
+            return "", ""
         self._closed_until = closed.until
-        return closed.reason
+        return closed.cause, closed.reason
+
+    def _show(self, cause: str) -> None:
+        """Set the gauge of the cause for which nothing is asked of the source."""
+        source = self._campaign.source
+        if cause != self._shown:
+            if self._shown:
+                telemetry.SOURCE_WAITING.labels(source, self._shown).set(0)
+            if cause:
+                telemetry.SOURCE_WAITING.labels(source, cause).set(1)
+            self._shown = cause
 
     def _say(self, detail: str) -> None:
         if detail != self._said:
@@ -312,7 +323,9 @@ class CampaignRunner:
             self._count(0, began, "outage" if error.is_outage or error.is_final else "failed")
             return self._failed(series, error.detail, is_outage=error.is_outage or error.is_final)
         is_away = report.is_outage or report.is_final
-        self._count(fetched, began, "outage" if is_away else "failed" if report.problem else "answered")
+        self._count(
+            fetched, began, "outage" if is_away else "failed" if report.problem else "answered"
+        )
         self._parts.gate.ended(fetched, self._monotonic() - began, is_outage=is_away)
         if is_away:
             return self._failed(series, report.problem, is_outage=True)
