@@ -1,6 +1,6 @@
 """The interface of a source: query it, list the images of a series, fetch some of them.
 
-No status of a fetch is trusted. The caller compares what was stored with the SOP Instance UIDs
+No status of a fetch is trusted. The caller compares the stored objects with the SOP Instance UIDs
 that `images` named.
 """
 
@@ -150,7 +150,7 @@ class ImageSource(Protocol):
     """A source with an address, for one thread. Errors: SourceError."""
 
     def probe(self) -> Sequence[ProbeLine]:
-        """Say what this source can do, without fetching. Never raises."""
+        """Return the abilities of this source, without fetching. Never raises."""
 
     def find(self, query: Query) -> Answers:
         """Return the matches of a query."""

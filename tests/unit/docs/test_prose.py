@@ -27,6 +27,7 @@ FOLDERS = (
     "server/hilum/store",
     "server/hilum/settings",
     "server/hilum/supervisor",
+    "server/hilum/retrieve",
     "server/hilum/triton",
 )
 ROOT_MODULES = "server/hilum"

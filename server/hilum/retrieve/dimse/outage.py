@@ -11,7 +11,7 @@ class OutageRule:
     """Trouble behind an accepted association is an outage from the second series in a row on.
 
     So one odd series uses up its own attempts, and a source that is down does not use up those of
-    all. Each tenth trouble in a row counts for its series, so that no campaign hangs for ever.
+    all. Each tenth trouble in a row counts for its series, so that each campaign ends.
     """
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ _NO_MODALITY: Final = "ZZ"  # a valid code string that no study has
 
 
 def probe(settings: DimseSource) -> Sequence[ProbeLine]:
-    """Return what the source can do. Never raises SourceError."""
+    """Return the abilities of the source. Never raises SourceError."""
     asked = settings.model_copy(update={"ignores": ()})
     proposal = get_services(VERIFICATION, *_MODELS)
     with contextlib.closing(PacsAssociation(asked, proposal)) as association:

@@ -45,7 +45,7 @@ class DimseImageSource:
         self._outage = OutageRule()
 
     def probe(self) -> Sequence[ProbeLine]:
-        """Say what this source can do. Never raises."""
+        """Return the abilities of this source. Never raises."""
         self._association.close()  # some servers allow one association for an AE Title
         return probe(self._settings)
 

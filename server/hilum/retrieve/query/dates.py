@@ -230,7 +230,7 @@ def _clock(seconds: int) -> str:
 
 
 def _is_within(study: Answer, start: int, end: int) -> bool:
-    """Return whether a study's time lies in a window; True where it has no plain time."""
+    """Return whether a study's time is in a window; True where it has no plain time."""
     clock = study.get("StudyTime", "")[:_CLOCK_DIGITS]
     if len(clock) < _CLOCK_DIGITS or not clock.isdecimal():
         return True
