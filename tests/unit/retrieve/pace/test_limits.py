@@ -64,7 +64,7 @@ def test_outside_its_hours_it_waits_for_the_next_opening() -> None:
     clock = Clock()
     pace = paced(clock, hours=("20:00-06:00",))
 
-    assert wait_of(pace) == Wait(NOON + 8 * 3600, "outside the source's hours")
+    assert wait_of(pace) == Wait(NOON + 8 * 3600, "outside the source's hours", "hours")
     clock.now = NOON + 8 * 3600
     assert pace.closed() is None
 
