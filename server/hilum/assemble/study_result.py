@@ -98,10 +98,14 @@ def _result(
     epoch: str,
 ) -> Result | None:
     images, has_several_orders = of_one_patient(images_of(job, name), identify)
-    digest = _unspent(
-        _digest(images, name, release), current, job.superseded_digests.get(name, frozenset())
-    )
-    if current is not None and _stands(current, digest, release, images):
+    campaign_id = _campaign_of(images, current)
+    spent = job.superseded_digests.get(name, frozenset())
+    kept = current
+    if current is not None and campaign_id is None and _becomes_live(current, release):
+        kept = None
+        spent |= {current.source_digest}
+    digest = _unspent(_digest(images, name, release), kept, spent)
+    if kept is not None and _stands(kept, digest, release, images):
         return None
     scores = [_scored(image, release) for image in images]
     used = [item for item in scores if item is not None]
@@ -124,15 +128,27 @@ def _result(
         created_at=now,
         supersedes_id=current.id if current is not None else None,
         has_several_orders=has_several_orders,
-        campaign_id=_campaign_of(images),
+        campaign_id=campaign_id,
     )
 
 
-def _campaign_of(images: Iterable[Image]) -> int | None:
-    """Return the campaign of the newest reading: a live image after a campaign is reported."""
+def _campaign_of(images: Iterable[Image], current: Result | None) -> int | None:
+    """Return the campaign of the newest reading; None where any image was read for another cause.
+
+    So a study with a live image in it is reported, corrected and withdrawn as a live one. A study
+    that has lost its images stays as it was.
+    """
     readings = [image.reading for image in images if image.reading is not None]
-    newest = max(readings, key=lambda reading: reading.id, default=None)
-    return None if newest is None else newest.campaign_id
+    if not readings:
+        return None if current is None else current.campaign_id
+    if any(reading.campaign_id is None for reading in readings):
+        return None
+    return max(readings, key=lambda reading: reading.id).campaign_id
+
+
+def _becomes_live(current: Result, release: Release | None) -> bool:
+    """Whether a result has to be made anew: live images have come to a campaign's study."""
+    return current.campaign_id is not None and release is not None
 
 
 def _rests_on_rejected(current: Result, images: Iterable[Image]) -> bool:

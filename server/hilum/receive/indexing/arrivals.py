@@ -29,7 +29,7 @@ def arrivals_of(
     live = [item for item in instances if item.called_ae_title not in titles]
     fetched = [item.sop_instance_uid for item in instances if item.called_ae_title in titles]
     campaigns = wanted(fetched) if fetched else {}
-    deciding, taken_over = _deciding(live, settings, known)
+    deciding = _deciding(live, settings, known)
     handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
     arrivals = list[Arrival]()
     for instance in instances:
@@ -39,7 +39,7 @@ def arrivals_of(
             arrivals.append(_fetched(instance, of_campaign, settings))
         else:
             arrival = _arrival(instance, handling_of(*deciding[uid]), settings)
-            arrivals.append(replace(arrival, takes_study_over=uid in taken_over))
+            arrivals.append(replace(arrival, takes_over=titles))
     return arrivals
 
 
@@ -47,8 +47,8 @@ def _deciding(
     live: Sequence[Instance],
     settings: Settings,
     known: Callable[[Collection[str]], Mapping[str, Titles]],
-) -> tuple[dict[str, Titles], set[str]]:
-    """Return the AE Titles that decide about each study, and the studies that are taken over.
+) -> dict[str, Titles]:
+    """Return the AE Titles that decide about each study.
 
     A study that only campaigns have brought is decided by its first live image.
     """
@@ -59,7 +59,7 @@ def _deciding(
     deciding = {uid: pair for uid, pair in found.items() if pair[1] not in titles}
     for instance in live:
         deciding.setdefault(instance.study_instance_uid, _titles(instance))
-    return deciding, found.keys() - {uid for uid in found if found[uid][1] not in titles}
+    return deciding
 
 
 def _fetched(instance: Instance, campaigns: Mapping[str, int], settings: Settings) -> Arrival:

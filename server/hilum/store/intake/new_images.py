@@ -41,7 +41,7 @@ _NEXT_IDS = PreparedStatement(
 )
 _NEW_READINGS = PreparedStatement(insert(reading))
 # Study Instance UID, the releases of its route, and whether a campaign names them
-_Key = tuple[str, tuple[str, ...], bool]
+Key = tuple[str, tuple[str, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,12 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
     Raises IntegrityError when another process is faster.
     """
     ids, removals = _insert_instances(connection, [arrival.instance for arrival in new.values()])
-    readers = _readers(connection, list(new.values()), now)
+    readers = readers_of(connection, list(new.values()), now)
     came = NewImages()
     for position, arrival in new.items():
         uid = arrival.instance.sop_instance_uid
-        found = readers[_key(arrival)]
-        came.readings.extend(_readings(arrival, ids[uid], found, now, is_removed=uid in removals))
+        found = readers[key_of(arrival)]
+        came.readings.extend(readings_of(arrival, ids[uid], found, now, is_removed=uid in removals))
         came.waited_for[position] = 0 if uid in removals else len(found.reported)
     for (study_uid, *_), found in readers.items():
         came.shadows.setdefault(study_uid, {}).update(found.shadows)
@@ -134,23 +134,26 @@ def _instance_values(new: Instance, removals: dict[str, RemovalReason]) -> dict[
     }
 
 
-def _key(arrival: Arrival) -> _Key:
+def key_of(arrival: Arrival) -> Key:
+    """Return the key of the releases that read the image."""
     return arrival.instance.study_instance_uid, arrival.releases, bool(arrival.campaigns)
 
 
-def _readers(
+def readers_of(
     connection: Connection, arrivals: Sequence[Arrival], now: float
-) -> dict[_Key, ReadingReleases]:
+) -> dict[Key, ReadingReleases]:
+    """Return the releases that read, by `key_of` of each arrival."""
     assigned = assign.read(connection)
     # In one order, as studies are (see `intake/studies`): an insert of an assignment waits for
     # another insert of it.
     return {
-        key: _readers_of(connection, assigned, key, now) for key in sorted(set(map(_key, arrivals)))
+        key: _readers_of_study(connection, assigned, key, now)
+        for key in sorted(set(map(key_of, arrivals)))
     }
 
 
-def _readers_of(
-    connection: Connection, assigned: Assignments, key: _Key, now: float
+def _readers_of_study(
+    connection: Connection, assigned: Assignments, key: Key, now: float
 ) -> ReadingReleases:
     """Return the releases of one study. Those of a campaign are independent of rollouts."""
     study_uid, releases, is_of_campaign = key
@@ -159,9 +162,10 @@ def _readers_of(
     return assigned.readers(connection, study_uid, releases, now)
 
 
-def _readings(
+def readings_of(
     arrival: Arrival, instance_id: int, readers: ReadingReleases, now: float, *, is_removed: bool
 ) -> Iterator[dict[str, Any]]:
+    """Yield the columns of the readings of one image by these releases."""
     common = {
         "instance_id": instance_id,
         "study_instance_uid": arrival.instance.study_instance_uid,

@@ -30,8 +30,8 @@ class Arrival:
     them; a rollout may have other releases read the image. `is_left_behind`: by a process that
     died; a row that is there may be newer. `may_correct`: whether its sender may give a known image
     another header; None: only one of its own. `compared`: None where files were not compared.
-    `campaigns`: the campaign that wants each release; empty: a live image. `takes_study_over`: a
-    live image of a study that only campaigns have brought: it becomes this sender's.
+    `campaigns`: the campaign that wants each release; empty: a live image. `takes_over`:
+    Called AE Titles of campaigns; an image or a study that came to one becomes this sender's.
     """
 
     instance: Instance
@@ -43,4 +43,4 @@ class Arrival:
     may_correct: bool | None = None
     compared: Compared | None = None
     campaigns: Mapping[str, int] = field(default_factory=dict)
-    takes_study_over: bool = False
+    takes_over: frozenset[str] = frozenset()

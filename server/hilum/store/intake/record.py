@@ -9,13 +9,14 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, insert, select, update
 
 from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState, ServerReason
 from hilum.store.archive.archive import quarantine_path
-from hilum.store.intake import new_images
+from hilum.store.intake import new_images, take_over
 from hilum.store.intake.new_images import NewImages
 from hilum.store.intake.received import Arrival, Compared
 from hilum.store.intake.studies import Growth, grow
@@ -87,11 +88,13 @@ class RecordOutcome(StrEnum):
 class _KnownRow:
     """The outcome for an arrival of a known image.
 
-    `before`: its row as it was, where readings may follow from the arrival.
+    `before`: its row as it was, where readings may follow from the arrival. `taken`: the same where
+    a campaign had brought the image, and it becomes a live sender's.
     """
 
     outcome: RecordOutcome
     before: Row[Any] | None = None
+    taken: Row[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,14 @@ def record(
     came = new_images.insert_images(connection, new, now) if new else NewImages()
     known |= {position: _record_known(connection, arrivals[position], now) for position in again}
     # What follows, in the order of locks: readings, then studies, then comparisons.
+    taken = {
+        position: (arrivals[position], item.taken)
+        for position, item in known.items()
+        if item.taken is not None and not item.taken.is_removed
+    }
+    read_by = take_over.readers(connection, taken, now)
     opened = _read_again(connection, known, now)
+    take_over.add_readings(connection, taken, read_by, came, now)
     _write_following(connection, arrivals, came, opened, now)
     return [
         RecordOutcome.NEW if position in new else known[position].outcome
@@ -148,8 +158,11 @@ def _write_following(
     now: float,
 ) -> None:
     """Let studies grow, then insert readings and comparisons."""
-    more = {position: item.waited_for for position, item in opened.items() if item.grows}
-    if grown := _grown(arrivals, {**came.waited_for, **more}):
+    more = dict(came.waited_for)
+    for position, item in opened.items():
+        if item.grows:
+            more[position] = more.get(position, 0) + item.waited_for
+    if grown := _grown(arrivals, more):
         grow(connection, grown, now)
     new_images.insert_readings(connection, came)
     again = [(arrivals[position], item.shadows) for position, item in opened.items()]
@@ -203,11 +216,29 @@ def _compare_again(
 
 def _record_known(connection: Connection, arrival: Arrival, now: float) -> _KnownRow:
     """Record an arrival of an image that has a row. Raises ImageChanged."""
-    new = arrival.instance
-    known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).one()
+    uid = arrival.instance.sop_instance_uid
+    known = connection.execute(_KNOWN_INSTANCE, {"uid": uid}).one()
     compared = arrival.compared or Compared(known.path)
     if compared.path != known.path:
         raise ImageChanged
+    found = _record_same(connection, known, arrival, compared, now)
+    is_same = known.digest == arrival.instance.digest or _is_other_header(known, arrival.instance)
+    if is_same and not found.outcome.is_conflict and _is_taken(known, arrival):
+        take_over.change_sender(connection, known, arrival.instance)
+        return dataclasses.replace(found, taken=known)
+    return found
+
+
+def _is_taken(known: Row[Any], arrival: Arrival) -> bool:
+    """Whether a campaign brought the image, and a live sender sends it now."""
+    return known.called_ae_title in arrival.takes_over
+
+
+def _record_same(
+    connection: Connection, known: Row[Any], arrival: Arrival, compared: Compared, now: float
+) -> _KnownRow:
+    """Record an arrival of an image whose row is locked."""
+    new = arrival.instance
     # (1) The same data set: its pixels come back, or it is a duplicate.
     if known.digest == new.digest:
         if known.pixels_removed_at is not None:
@@ -253,6 +284,9 @@ def _record_header(
 
 
 def _may_correct(known: Row[Any], arrival: Arrival) -> bool:
+    # Whatever header a campaign brought, a live sender may replace it.
+    if _is_taken(known, arrival):
+        return True
     is_own = known.calling_ae_title == arrival.instance.calling_ae_title
     return is_own if arrival.may_correct is None else arrival.may_correct
 
@@ -331,7 +365,8 @@ def _read_again(
         for position, item in known.items()
         if item.before is not None
     }
-    if images := [row.id for _, row in again.values() if not row.is_removed]:
+    rows = chain((row for _, row in again.values()), (item.taken for item in known.values()))
+    if images := [row.id for row in rows if row is not None and not row.is_removed]:
         connection.execute(_LOCKED_READINGS, {"images": images}).all()
     return {
         position: _opened(connection, outcome, row, now)

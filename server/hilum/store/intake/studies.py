@@ -130,7 +130,9 @@ def _more_values(growth: Growth, row: PreparedRow, now: float) -> dict[str, Any]
 
 def _sender_values(growth: Growth, row: PreparedRow) -> dict[str, Any]:
     """Return the sender of the study: a live image takes over a study that campaigns brought."""
-    live = next((item.instance for item in growth.arrivals if item.takes_study_over), None)
+    live = next(
+        (item.instance for item in growth.arrivals if row.called_ae_title in item.takes_over), None
+    )
     sender = row if live is None else live
     names = ("calling_ae_title", "called_ae_title", "peer_address")
     return {name: getattr(sender, name) for name in names}
