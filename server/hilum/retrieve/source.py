@@ -87,6 +87,8 @@ class FetchReport:
 
     `status`: a DICOM status in hexadecimal, an HTTP status, or a word. `problem`: empty where the
     source claims success. `may_follow`: images may still come after this report (C-MOVE).
+    `is_final`: no other series would fare better. `may_repeat`: False where another request for
+    these very images cannot help.
     """
 
     status: str
@@ -94,6 +96,7 @@ class FetchReport:
     is_outage: bool = False
     is_final: bool = False
     may_follow: bool = False
+    may_repeat: bool = True
 
 
 @dataclass(frozen=True, slots=True)

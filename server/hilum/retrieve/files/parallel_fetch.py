@@ -91,7 +91,7 @@ def _incomplete(problems: Sequence[PartOutcome], images: int) -> FetchReport:
     return FetchReport(
         "incomplete",
         f"{len(problems)} of {images} images: {named}",
-        is_final=not any(item.is_transient for item in problems),
+        may_repeat=any(item.is_transient for item in problems),
     )
 
 
@@ -101,4 +101,4 @@ def _cut_short(
     left = sum(1 for outcome in outcomes if outcome is None)
     if limit.stop.is_set():
         return FetchReport("stopped", f"stopped with {left} of {len(outcomes)} images left")
-    return FetchReport("timed_out", f"the time is over with {left} of {len(outcomes)} images left")
+    return FetchReport("timed out", f"the time is over with {left} of {len(outcomes)} images left")

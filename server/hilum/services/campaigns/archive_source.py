@@ -52,6 +52,7 @@ class ArchiveSource:
             "no pixels",
             f"the pixels of {count} image{'' if count == 1 else 's'} have left the archive: fetch"
             " them from their PACS",
+            may_repeat=False,
         )
 
     def close(self) -> None:

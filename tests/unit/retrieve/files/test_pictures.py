@@ -319,7 +319,7 @@ def test_colour_is_refused_and_a_picture_of_16_bits_is_stored(tmp_path: Path) ->
     report = fetch(PictureList(str(file)), store)
 
     assert list(store.objects) == [f"{tmp_path}/deep.png"]
-    assert (report.status, report.is_final) == ("incomplete", True)
+    assert (report.status, report.is_final, report.may_repeat) == ("incomplete", False, False)
     assert "colour" in report.problem
 
 
