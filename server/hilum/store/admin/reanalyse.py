@@ -240,7 +240,7 @@ def _begin(
     theirs = sorted(set(images.values()))
     if not theirs:
         return Count()
-    known = set[int]() if order.is_shadow else _report_shadow(connection, order.release, theirs)
+    known = set[int]() if order.is_shadow else _report_shadow(connection, order, theirs)
     if new := [
         _reading(order, number, uid, now) for number, uid in images.items() if number not in known
     ]:
@@ -313,8 +313,14 @@ def _reading(
     }
 
 
-def _report_shadow(connection: Connection, name: str, uids: Sequence[str]) -> set[int]:
-    """Turn the release's shadow readings into reported ones, and return their image row ids."""
+def _report_shadow(
+    connection: Connection, order: ReanalysisRequest, uids: Sequence[str]
+) -> set[int]:
+    """Turn the release's shadow readings into reported ones, and return their image row ids.
+
+    They are the campaign's, if one wants them: no live report follows from them.
+    """
+    name = order.release
     ours = and_(assignment.c.study_instance_uid.in_(uids), assignment.c.shadow == name)
     connection.execute(update(assignment).where(ours).values(shadow=None))
     of_shadow = and_(
@@ -324,7 +330,8 @@ def _report_shadow(connection: Connection, name: str, uids: Sequence[str]) -> se
     )
     locked = select(reading.c.id).where(of_shadow).order_by(reading.c.id).with_for_update()
     connection.execute(locked).all()
-    reported = update(reading).where(of_shadow).values(is_shadow=False)
+    values = {"is_shadow": False, "campaign_id": order.campaign_id}
+    reported = update(reading).where(of_shadow).values(values)
     return set(connection.execute(reported.returning(reading.c.instance_id)).scalars().all())
 
 
