@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, or_, select
 
+from hilum.domain import CampaignState
 from hilum.store.schema.tables import campaign, campaign_image
 
 _TOGETHER = 500  # a database limits the values of one query
@@ -16,7 +17,8 @@ def campaigns_of(
 ) -> dict[str, dict[str, int]]:
     """Return the campaigns of these images: by SOP Instance UID, then by release.
 
-    Of two campaigns with one release the older one counts.
+    Of two campaigns with one release the older one counts. A cancelled one wants only the images
+    that it had asked for.
     """
     uids = sorted(set(sop_instance_uids))
     found: dict[str, dict[str, int]] = {}
@@ -27,6 +29,10 @@ def campaigns_of(
             .where(
                 campaign_image.c.sop_instance_uid.in_(uids[start : start + _TOGETHER]),
                 campaign.c.release.is_not(None),
+                or_(
+                    campaign.c.state != CampaignState.CANCELLED,
+                    campaign_image.c.is_fetched.is_(True),
+                ),
             )
             .order_by(campaign.c.id)
         )
