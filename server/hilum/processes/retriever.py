@@ -14,9 +14,10 @@ from typing import Final
 
 from hilum.backoff import Backoff
 from hilum.domain import Campaign, CampaignState
+from hilum.errors import ConfigurationError
 from hilum.observability import telemetry
 from hilum.processes.heartbeat import Heartbeat
-from hilum.retrieve.source import ObjectStore
+from hilum.retrieve.source import ObjectStore, SourceError
 from hilum.services.campaigns.gate import Gates
 from hilum.services.campaigns.launch import open_runner
 from hilum.services.campaigns.object_store import StoreStopped, campaign_store
@@ -119,7 +120,7 @@ def _work(
     gates: Gates,
     item: _Running,
 ) -> None:
-    """Run one campaign; begin again where the ledger, the archive or the source was away."""
+    """Run one campaign; begin again where ledger, archive, source or its section was away."""
     failures = 0
     while not item.stop.is_set():
         try:
@@ -129,6 +130,12 @@ def _work(
             return
         except AWAY as error:
             text = error_text(error)
+        except SourceError as error:
+            text = error.detail
+            with contextlib.suppress(*AWAY):
+                campaigns.note(campaign.id, text)
+        except ConfigurationError as error:
+            text = str(error)
         except OSError as error:
             text = str(error.strerror)
         else:
