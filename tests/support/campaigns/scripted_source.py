@@ -180,6 +180,10 @@ class ScriptedCampaign:
                 return True
         return False
 
+    def pause_after_a_turn(self, runner: CampaignRunner) -> float | None:
+        """Do one round; return the seconds until the next one, None at the end."""
+        return runner.turn(self.state, self._threads, threading.Event())
+
     def pass_time(self, seconds: float) -> None:
         """Let time pass on both clocks."""
         self.ticks += seconds

@@ -64,6 +64,11 @@ def step(series: SeriesRow, images: Sequence[ImageRow], fetch: FetchState, now: 
     return Step(change, _unordered(images), unread)
 
 
+def step_without_list(series: SeriesRow, fetch: FetchState, now: float) -> SeriesChange:
+    """Return the next state of a series whose images the source could not list."""
+    return SeriesChange(series.id, _after_loss(series, (), fetch, now), {})
+
+
 def _changed(
     images: Sequence[ImageRow], states: Mapping[int, CampaignImageState]
 ) -> dict[int, dict[str, Any]]:
@@ -91,7 +96,9 @@ def _state_of(image: ImageRow) -> CampaignImageState:
         return CampaignImageState.READ if image.is_fetched else CampaignImageState.RELEASED
     if image.is_here:
         return CampaignImageState.RECEIVED
-    return CampaignImageState.EXPECTED
+    # Asked for again, it is expected again.
+    is_missing = image.state is CampaignImageState.MISSING
+    return CampaignImageState.MISSING if is_missing else CampaignImageState.EXPECTED
 
 
 def _values(
@@ -104,7 +111,7 @@ def _values(
     ended = {"reason": None, "detail": None, "finished_at": now}
     if not images:
         return {"state": SeriesState.NOTHING_TO_READ, **ended}
-    if CampaignImageState.EXPECTED in found:
+    if found & {CampaignImageState.EXPECTED, CampaignImageState.MISSING}:
         return {"state": series.state}
     if CampaignImageState.RECEIVED not in found:
         return {"state": SeriesState.READ, **ended}
@@ -136,6 +143,8 @@ def _after_loss(
 
 
 def _reason_of(missing: Sequence[ImageRow], fetch: FetchState) -> tuple[SeriesReason, str]:
+    if not missing:
+        return fetch.reason, fetch.detail
     count = f"{len(missing)} image{'' if len(missing) == 1 else 's'} missing"
     if all(image.is_disputed for image in missing):
         return SeriesReason.CONFLICT, count

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Final, Protocol
 
 from hilum.domain import (
-    ARCHIVE,
     Campaign,
     CampaignState,
     ExpectedImage,
@@ -32,7 +31,7 @@ from hilum.retrieve.source import (
     PartOutcome,
     SourceError,
 )
-from hilum.services.campaigns.progress import FetchState, Step, step
+from hilum.services.campaigns.progress import FetchState, Step, step, step_without_list
 from hilum.settings import CampaignLimits
 from hilum.store.admin.reanalyse import Reanalysis, ReanalysisRequest
 from hilum.store.campaigns.campaigns import Campaigns
@@ -163,7 +162,7 @@ class CampaignRunner:
             if state is CampaignState.CANCELLED
             else state is CampaignState.RUNNING and queue.is_over()
         )
-        if not is_over:
+        if not is_over or queue.unread_of_dead():
             self._over_since = None
             return False
         self._over_since = self._over_since or self._monotonic()
@@ -177,10 +176,11 @@ class CampaignRunner:
     def _settle(self) -> int:
         """Write the progress of the series under way; return their unread images."""
         queue = self._parts.queue
-        series = queue.under_way()
+        found = queue.under_way() + queue.unread_of_dead()
         if self._monotonic() >= self._late_at:
             self._late_at = self._monotonic() + _SLOW_SECONDS
-            series += queue.late()
+            found += queue.late()
+        series = list({row.id: row for row in found}.values())
         images = queue.images([row.id for row in series])
         steps = [self._step(row, images.get(row.id, [])) for row in series]
         queue.write([item.change for item in steps if item.change is not None])
@@ -224,7 +224,7 @@ class CampaignRunner:
             reason=reason,
             detail=report.problem,
             is_nearline="NEARLINE" in request.availability,
-            may_try_again=self._campaign.source != ARCHIVE and not is_offline,
+            may_try_again=report.may_repeat and not is_offline,
         )
 
     def _order(self, unordered: Sequence[tuple[int, str]]) -> None:
@@ -272,10 +272,11 @@ class CampaignRunner:
         if not series:
             return False
         self._say("")
-        for listed in threads.map(lambda row: self._try(row, stop), series):
-            if listed is not None:
-                self._say(listed)
-        return True
+        problems = list(threads.map(lambda row: self._try(row, stop), series))
+        for problem in filter(None, problems):
+            self._say(problem)
+        # A source that is away is asked again after a pause.
+        return not any(problems)
 
     def _wait(self) -> tuple[str, str]:
         """Return why nothing may be asked for now, as a cause and in words; empty: it may."""
@@ -411,8 +412,10 @@ class CampaignRunner:
             self._parts.queue.write([SeriesChange(series.id, values, {})])
             return detail
         images = self._parts.queue.images([series.id]).get(series.id, [])
-        decided = step(replace(series, attempts=attempts), images, fetch, now)
-        change = decided.change
+        tried = replace(series, attempts=attempts)
+        change: SeriesChange | None = step_without_list(tried, fetch, now)
+        if images:
+            change = step(tried, images, fetch, now).change
         if change is None or not change.values:
             values = {"state": SeriesState.FOUND, "due_at": now + 60.0, "detail": detail}
             change = SeriesChange(series.id, values, {})

@@ -242,8 +242,16 @@ class Campaigns:
             raise CannotRun(f"campaign {name} is {known.state}: nothing of it is dead")
         now = self._clock()
         dead = and_(
-            campaign_series.c.campaign_id == known.id, campaign_series.c.state == SeriesState.DEAD
+            campaign_series.c.campaign_id == known.id,
+            campaign_series.c.state == SeriesState.DEAD,
+            campaign_series.c.reason.is_distinct_from(SeriesReason.ERASED),
         )
+        missing = and_(
+            campaign_image.c.campaign_id == known.id,
+            campaign_image.c.state == CampaignImageState.MISSING,
+            campaign_image.c.series_id.in_(select(campaign_series.c.id).where(dead)),
+        )
+        expected = {"state": CampaignImageState.EXPECTED, "reason": None, "detail": None}
         again = {
             "state": SeriesState.FOUND,
             "attempts": 0,
@@ -253,6 +261,7 @@ class Campaigns:
             "finished_at": None,
         }
         with self._engine.begin() as connection:
+            connection.execute(update(campaign_image).where(missing).values(expected))
             count = connection.execute(update(campaign_series).where(dead).values(again)).rowcount
             if count and known.state is CampaignState.FINISHED:
                 _set_state(connection, known, CampaignState.RUNNING, now, {"finished_at": None})

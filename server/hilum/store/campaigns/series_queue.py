@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
@@ -18,6 +19,7 @@ from hilum.domain import (
     CampaignImageState,
     ExpectedImage,
     ReadingState,
+    SeriesReason,
     SeriesState,
     ServerReason,
     StudyState,
@@ -42,6 +44,8 @@ _ENDED_READING: Final = (
 _UNDER_WAY: Final = (SeriesState.REQUESTED, SeriesState.RECEIVED)
 _TOGETHER: Final = 200
 _RELEASED_AT_ONCE: Final = 200
+_IS_NOT_ERASED: Final = campaign_series.c.reason.is_distinct_from(SeriesReason.ERASED)
+_IS_NO_ERASED_IMAGE: Final = campaign_image.c.reason.is_distinct_from(SeriesReason.ERASED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +173,19 @@ class SeriesQueue:
     def request(self, series: Iterable[SeriesRow], fetched: Collection[int]) -> None:
         """Mark series as requested, and the images that are asked for now."""
         now = self._clock()
+        asked = {
+            "is_fetched": True,
+            "state": CampaignImageState.EXPECTED,
+            "reason": None,
+            "detail": None,
+        }
         with self._engine.begin() as connection:
+            # Images before their series, here and in an erasure.
+            _update_images(connection, fetched, asked)
             for row in series:
                 connection.execute(
                     update(campaign_series)
-                    .where(campaign_series.c.id == row.id)
+                    .where(campaign_series.c.id == row.id, _IS_NOT_ERASED)
                     .values(
                         state=SeriesState.REQUESTED,
                         attempts=campaign_series.c.attempts + 1,
@@ -182,7 +194,6 @@ class SeriesQueue:
                         detail=None,
                     )
                 )
-            _update_images(connection, fetched, {"is_fetched": True})
 
     def images(self, series_ids: Collection[int]) -> dict[int, list[ImageRow]]:
         """Return the images of these series with their place in archive and ledger."""
@@ -197,21 +208,21 @@ class SeriesQueue:
         return found
 
     def write(self, changes: Sequence[SeriesChange]) -> None:
-        """Write new states of series and images."""
+        """Write new states of series and images; of an erased study they stay."""
         if not changes:
             return
         with self._engine.begin() as connection:
-            for change in changes:
-                for image_id, values in change.images.items():
+            for change in sorted(changes, key=attrgetter("series_id")):
+                for image_id, values in sorted(change.images.items()):
                     connection.execute(
                         update(campaign_image)
-                        .where(campaign_image.c.id == image_id)
+                        .where(campaign_image.c.id == image_id, _IS_NO_ERASED_IMAGE)
                         .values(**values)
                     )
                 if change.values:
                     connection.execute(
                         update(campaign_series)
-                        .where(campaign_series.c.id == change.series_id)
+                        .where(campaign_series.c.id == change.series_id, _IS_NOT_ERASED)
                         .values(**change.values)
                     )
 
@@ -292,10 +303,24 @@ class SeriesQueue:
             )
             .distinct()
         )
+        return self._dead(came)
+
+    def unread_of_dead(self) -> list[SeriesRow]:
+        """Return dead series with an image that was received and is not read yet."""
+        return self._dead(
+            select(campaign_image.c.series_id)
+            .where(
+                campaign_image.c.campaign_id == self._campaign_id,
+                campaign_image.c.state == CampaignImageState.RECEIVED,
+            )
+            .distinct()
+        )
+
+    def _dead(self, ids: Select[Any]) -> list[SeriesRow]:
         with self._reader.connect() as connection:
             return _series(
                 connection,
-                and_(campaign_series.c.id.in_(came), campaign_series.c.state == SeriesState.DEAD),
+                and_(campaign_series.c.id.in_(ids), campaign_series.c.state == SeriesState.DEAD),
                 None,
             )
 
@@ -350,6 +375,7 @@ def _images(release: str, series_ids: Sequence[int]) -> Select[Any]:
             instance.c.id.label("instance_id"),
             instance.c.pixels_removed_at,
             instance.c.size_bytes,
+            instance.c.is_removed,
             reading.c.state.label("reading_state"),
             reading.c.reason.label("reading_reason"),
             study.c.id.label("study_row"),
@@ -375,7 +401,8 @@ def _image_of(row: Row[Any]) -> ImageRow:
     is_here = row.instance_id is not None and row.pixels_removed_at is None
     # The image was asked for again, and its reading will be opened again when it comes.
     lacks_pixels = row.reading_reason == ServerReason.INSTANCE_MISSING and not is_here
-    is_read = row.reading_state in _ENDED_READING and not lacks_pixels
+    has_ended = row.reading_state in _ENDED_READING and not lacks_pixels
+    is_read = has_ended or _unread_for_ever(row) is not None
     return ImageRow(
         id=row.id,
         series_id=row.series_id,
@@ -396,8 +423,19 @@ def _image_of(row: Row[Any]) -> ImageRow:
     )
 
 
+def _unread_for_ever(row: Row[Any]) -> str | None:
+    """Return why no reading of an image will be opened; None: one may be."""
+    if row.reading_state is not None:
+        return None
+    if row.is_removed:
+        return ServerReason.REJECTED
+    return StudyState.FAILED if row.study_state == StudyState.FAILED else None
+
+
 def _reason_of(row: Row[Any]) -> str | None:
     """Return why a reading that has ended gave no numbers; None: it gave some."""
+    if (reason := _unread_for_ever(row)) is not None:
+        return str(reason)
     if row.reading_state == ReadingState.ANALYSED:
         return None
     return str(row.reading_reason or row.reading_state)
@@ -410,6 +448,6 @@ def _update_images(
     for start in range(0, len(ids), _TOGETHER):
         connection.execute(
             update(campaign_image)
-            .where(campaign_image.c.id.in_(ids[start : start + _TOGETHER]))
+            .where(campaign_image.c.id.in_(ids[start : start + _TOGETHER]), _IS_NO_ERASED_IMAGE)
             .values(**values)
         )
