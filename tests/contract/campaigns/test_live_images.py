@@ -154,3 +154,30 @@ def test_a_correction_of_a_study_that_a_campaign_has_added_to_is_reported(
     read_and_close(scripted)
 
     assert scripted.rolling.rows(result)[-1].campaign_id is None
+
+
+def test_a_live_image_does_not_wait_behind_a_campaign_for_the_report_of_its_study(
+    scripted: ScriptedCampaign,
+) -> None:
+    send_live(scripted, "1.1.7.9")
+    scripted.plan(ONE)
+    scripted.turn(scripted.run())
+
+    rows = scripted.rolling.rows(reading)
+    assert {row.release: row.priority for row in rows} == {
+        "chest@1": Priority.LIVE,
+        "chest@2": Priority.LIVE,
+    }
+
+
+def test_an_image_of_a_campaign_stays_last_in_a_study_whose_live_images_were_reported(
+    scripted: ScriptedCampaign,
+) -> None:
+    send_live(scripted, "1.1.7.9")
+    read_and_close(scripted)
+    scripted.pass_time(100.0)
+    scripted.plan({"1.1.7": ["1.1.7.1", "1.1.7.2"]})
+    scripted.turn(scripted.run())
+
+    priorities = [row.priority for row in scripted.rolling.rows(reading, release="chest@2")]
+    assert priorities == [Priority.REANALYSIS] * 2

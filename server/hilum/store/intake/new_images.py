@@ -86,6 +86,13 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
     return came
 
 
+def raise_to(came: NewImages, study_uid: str, priority: int) -> None:
+    """Give the new readings of a study at least this priority."""
+    for item in came.readings:
+        if item["study_instance_uid"] == study_uid and not item["is_shadow"]:
+            item["priority"] = min(item["priority"], priority)
+
+
 def insert_readings(connection: Connection, came: NewImages) -> None:
     """Insert the readings that studies wait for, and those of shadows."""
     if came.readings:

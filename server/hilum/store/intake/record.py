@@ -163,7 +163,8 @@ def _write_following(
         if item.grows:
             more[position] = more.get(position, 0) + item.waited_for
     if grown := _grown(arrivals, more):
-        grow(connection, grown, now)
+        for uid, priority in grow(connection, grown, now).items():
+            new_images.raise_to(came, uid, priority)
     new_images.insert_readings(connection, came)
     again = [(arrivals[position], item.shadows) for position, item in opened.items()]
     _compare_again(connection, came, again, now)

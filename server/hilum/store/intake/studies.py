@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, or_, select, update
 
 from hilum.domain import Priority, ReadingState, StudyState
 from hilum.store.database.prepared import PreparedRow, PreparedStatement
@@ -43,6 +43,20 @@ _LOWER_READINGS = (
     )
     .with_for_update(skip_locked=True)
 )
+# A live image of the study that is open is being read, or waits for the others.
+_LIVE_IMAGE = (
+    select(reading.c.id)
+    .where(
+        reading.c.study_instance_uid == bindparam("uid"),
+        reading.c.campaign_id.is_(None),
+        reading.c.is_shadow.is_(False),
+        or_(
+            reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
+            reading.c.finished_at >= bindparam("since"),
+        ),
+    )
+    .limit(1)
+)
 _LIFT = update(reading).where(reading.c.id == bindparam("row")).values(priority=bindparam("wanted"))
 
 
@@ -59,10 +73,11 @@ class Growth:
         self.new_readings += new_readings
 
 
-def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> None:
+def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> dict[str, int]:
     """Let studies grow, by Study Instance UID.
 
-    Clearing the lease fences out an assembler that saw a study without these images.
+    Clearing the lease fences out an assembler that saw a study without these images. Returns the
+    priority of studies in which live images wait for images of a campaign.
     """
     known = {row.study_instance_uid: row for row in _KNOWN.all(connection, {"uids": list(grown)})}
     if more := [
@@ -76,6 +91,21 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> Non
         _new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known
     ]:
         _NEW.write_each(connection, new)
+    return {
+        uid: known[uid].priority
+        for uid, growth in grown.items()
+        if uid in known and _delays_live(connection, growth, known[uid])
+    }
+
+
+def _delays_live(connection: Connection, growth: Growth, row: PreparedRow) -> bool:
+    """Whether live images in an open study would wait for these images of a campaign."""
+    is_open = row.state in (StudyState.DUE, StudyState.LEASED)
+    is_later = row.priority < _priority_of(growth) and growth.new_readings > 0
+    if not (is_open and is_later and any(arrival.campaigns for arrival in growth.arrivals)):
+        return False
+    about = {"uid": row.study_instance_uid, "since": row.collecting_since}
+    return connection.execute(_LIVE_IMAGE, about).first() is not None
 
 
 def _priority_of(growth: Growth) -> int:
