@@ -100,7 +100,7 @@ class DicomwebProbe:
         return ProbeLine(_WADO, f"gives metadata; {self._as_stored(path)}", is_ok=True)
 
     def _require_metadata(self, path: str) -> None:
-        request = WebRequest(f"{path}/metadata", "application/dicom+json")
+        request = WebRequest(f"{path}/metadata", "application/dicom+json", is_word_shown=False)
         with self._session.answer(request, self._limit()) as response:
             if response.status_code != httpx.codes.OK:
                 raise self._session.problem(request, response)

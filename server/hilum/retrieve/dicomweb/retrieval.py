@@ -178,7 +178,7 @@ class WadoRetrieval:
         return replace(second, problems=(*second.problems, "also without transfer-syntax=*"))
 
     def _once(self, path: str, accept: str, parts: StoredParts, limit: TimeLimit) -> _Ended:
-        request = WebRequest(path, accept)
+        request = WebRequest(path, accept, is_word_shown=False)
         status = "no answer"
         try:
             with self._session.answer(request, limit) as response:

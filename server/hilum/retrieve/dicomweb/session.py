@@ -30,8 +30,8 @@ _PORTS: Final = {"http": 80, "https": 443}
 class WebRequest:
     """One request. `path`: below the root, with its query, percent-encoded.
 
-    `is_word_shown`: the text of an error may be shown; not so where the query names a patient, for
-    a server may repeat it.
+    `is_word_shown`: the text of an error may be shown; not so where the query names a patient or a
+    study, for a server may name the patient.
     """
 
     path: str

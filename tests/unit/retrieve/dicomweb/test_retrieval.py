@@ -168,6 +168,14 @@ def test_a_cut_body_keeps_its_whole_parts_alone(
     assert not report.is_final
 
 
+def test_the_servers_text_about_a_study_is_not_repeated() -> None:
+    refused = reply(403, b"no access to DOE^JANE", {"Content-Type": "text/plain"})
+    report, _, _ = fetch(lambda _: refused)
+
+    assert report.status == "403"
+    assert "DOE" not in report.problem
+
+
 def test_the_cut_part_is_abandoned() -> None:
     _, kept, _ = fetch(lambda _: unbounded(within_the_third))
 
