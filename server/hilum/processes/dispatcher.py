@@ -286,16 +286,16 @@ class ReportHandler:
 
         It does if its sender or route requires it, or if it has an earlier report. A study that was
         not analysed is reported where the settings require it, and wherever an earlier report is.
-        The numbers of that one are no longer valid, so it gets a successor. The result of a
+        The numbers of that one are no longer valid, so it gets a successor. Else the result of a
         campaign goes to no destination, unless the campaign delivers.
         """
-        if job.result.campaign_id is not None and not self._delivers(job.result.campaign_id):
-            return False
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
         has_earlier = name in job.delivered_reports or (
             kind == HEAT_MAP.key and name in job.heat_map_destinations
         )
-        if name not in handling.destinations and not has_earlier:
+        campaign_id = job.result.campaign_id
+        is_kept_here = campaign_id is not None and not self._delivers(campaign_id)
+        if not has_earlier and (is_kept_here or name not in handling.destinations):
             return False
         destination = self._settings.destinations[name]
         is_silent = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,12 @@ from structlog.testing import capture_logs
 from hilum.deliver import SopClassRefused
 from hilum.domain import (
     SR_CLASS_PREFERENCE,
+    CampaignOptions,
     DeliveryJob,
     DeliveryState,
     Document,
     ImageReason,
+    PlannedSeries,
     ReadingState,
     ReportJob,
 )
@@ -27,9 +30,11 @@ from hilum.processes.dispatcher import DeliverHandler, ReportHandler
 from hilum.processes.report_pool import ReportPool
 from hilum.report import build_documents, derive
 from hilum.settings import Destination, DicomDestination, FolderDestination, Pipeline, Settings
+from hilum.store.campaigns.campaigns import Campaigns, PlanPart
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_study
 from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.rolling import kept
 from tests.support.reports.read_back import items
 from tests.support.reports.results import (
     CONTEXT,
@@ -83,8 +88,26 @@ def held(uid: str, sop_class: Any = SR_CLASS_PREFERENCE[0]) -> Document:
     )
 
 
+def of_campaign(claimed: ReportJob, number: int) -> ReportJob:
+    return dataclasses.replace(
+        claimed, result=dataclasses.replace(claimed.result, campaign_id=number)
+    )
+
+
+def begin_campaign(ledger: Ledger, *, delivers: bool) -> int:
+    with closing(Campaigns(ledger.url)) as campaigns:
+        known = campaigns.create("old", "pacs", {})
+        campaigns.add(known.id, PlanPart("1", [(PlannedSeries("1.1", "1.1.7"), ())]))
+        campaigns.end_plan("old")
+        options = CampaignOptions(delivers)
+        return campaigns.run("old", RELEASE.id, options, kept(RELEASE.id)).id
+
+
 async def routed(
-    tmp_path: Path, claimed: ReportJob, more: dict[str, Destination] | None = None
+    tmp_path: Path,
+    claimed: ReportJob,
+    more: dict[str, Destination] | None = None,
+    campaign_delivers: bool | None = None,
 ) -> dict[str, tuple[str, ...]]:
     destinations = {"quiet": QUIET, "asking": ASKING, "json": JSON_ONLY, **(more or {})}
     settings = Settings.model_construct(
@@ -92,6 +115,8 @@ async def routed(
     )
     settings = settings.model_copy(update={"destinations": destinations})
     ledger = Ledger(migrated_sqlite(tmp_path))
+    if campaign_delivers is not None:
+        claimed = of_campaign(claimed, begin_campaign(ledger, delivers=campaign_delivers))
     try:
         decided = await ReportHandler(settings, {RELEASE.id: RELEASE}, ledger, HereAndNow()).handle(
             claimed
@@ -112,6 +137,28 @@ def test_an_analysed_study_goes_to_all(tmp_path: Path) -> None:
         "sr": ("quiet", "asking"),
         "json": ("json",),
     }
+
+
+@pytest.mark.parametrize("is_analysed", [True, False])
+def test_the_result_of_a_campaign_goes_nowhere(tmp_path: Path, is_analysed: bool) -> None:
+    found = run(routed(tmp_path, job(is_analysed=is_analysed), campaign_delivers=False))
+
+    assert set(found.values()) <= {()}
+
+
+def test_the_result_of_a_campaign_that_delivers_goes_to_all(tmp_path: Path) -> None:
+    found = run(routed(tmp_path, job(is_analysed=True), campaign_delivers=True))
+
+    assert found == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_a_destination_that_holds_an_earlier_report_gets_its_successor_from_a_campaign(
+    tmp_path: Path,
+) -> None:
+    claimed = job(is_analysed=True, held={"quiet": held("2.25.8")})
+    found = run(routed(tmp_path, claimed, campaign_delivers=False))
+
+    assert found["sr"] == ("quiet",)
 
 
 def test_a_report_is_one_line_in_the_log_without_what_it_found(tmp_path: Path) -> None:
