@@ -144,6 +144,7 @@ def _api(parts: Dependencies) -> APIRouter:
         (resend.router, parts.interventions),
         (interventions.erasing, parts.interventions),
         (campaigns.listing, parts.views),
+        (campaigns.router, parts.campaigns),
         (rollouts.listing, parts.rollouts),
         (rollouts.router, parts.rollouts),
         (stow.router, parts.store),

@@ -31,6 +31,10 @@ _THINGS: Final[Mapping[str, Thing]] = {
     "name": Thing.DESTINATION,
     "alias": Thing.ALIAS,
 }
+_NAMED_BY_VERB: Final[Mapping[Verb, Thing]] = {
+    Verb.RUN_CAMPAIGN: Thing.CAMPAIGN,
+    Verb.CHANGE_CAMPAIGN: Thing.CAMPAIGN,
+}
 
 
 def _deed(request: Request) -> Deed:
@@ -73,7 +77,7 @@ def _begun(request: Request, verb: Verb) -> Deed:
     deed = Deed(verb, _NOBODY, request.path_params.get("study_instance_uid"))
     for name, value in request.path_params.items():
         if name in _THINGS:
-            deed.about(_THINGS[name], value)
+            deed.about(_NAMED_BY_VERB.get(verb, _THINGS[name]), value)
     return deed
 
 

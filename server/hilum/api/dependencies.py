@@ -13,7 +13,7 @@ from fastapi import Depends, Request
 from hilum.api.auth.access import Access
 from hilum.api.readiness import ROLES, Role
 from hilum.api.status import Observer
-from hilum.domain import Release, Rollout
+from hilum.domain import Campaign, CampaignOptions, Release, Rollout
 from hilum.settings import Destination, Settings
 from hilum.store.admin.decisions import Decisions
 from hilum.store.admin.operator import Completed, Forgotten
@@ -131,6 +131,25 @@ class RolloutOperations(Protocol):
         ...
 
 
+class CampaignOperations(Protocol):
+    """The operations of a person on campaigns.
+
+    A verb raises `CannotRun`, which names the remedy.
+    """
+
+    def run(self, name: str, release: str, options: CampaignOptions, deed: Deed | None) -> Campaign:
+        """Begin a planned campaign by a release that could be loaded now."""
+        ...
+
+    def change(self, name: str, verb: str, deed: Deed | None) -> Campaign:
+        """Pause, resume or cancel a campaign."""
+        ...
+
+    def retry(self, name: str, deed: Deed | None) -> int:
+        """Begin the dead series again, and return their number."""
+        ...
+
+
 CampaignEnd = Callable[[CampaignProgress], float | None]
 """Says when a campaign will end, with its hours, in seconds since the epoch; None: unknown."""
 
@@ -159,6 +178,7 @@ class Dependencies:
     decisions: Decisions | None = None
     interventions: Interventions | None = None
     rollouts: RolloutOperations | None = None
+    campaigns: CampaignOperations | None = None
     store: Store | None = None
     audit: AuditLog | None = None
     identifiers: IdentifierViews | None = None

@@ -21,6 +21,8 @@ from hilum.api.serve import serve_api
 from hilum.api.stow_store import Store
 from hilum.processes.heartbeat import Heartbeat
 from hilum.services import roles
+from hilum.services.campaigns.estimate import end_of
+from hilum.services.campaigns.verbs import CampaignVerbs
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.services.image_decisions import open_decisions
 from hilum.services.interventions import LedgerInterventions
@@ -31,6 +33,7 @@ from hilum.services.state_dir import metrics_dir
 from hilum.settings import Settings
 from hilum.store.audit.access_tokens import AccessTokens
 from hilum.store.audit.log import AuditLog
+from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import Rollouts
@@ -105,6 +108,8 @@ def _app(
         decisions=open_decisions(settings),
         interventions=LedgerInterventions(settings, ledger),
         rollouts=RolloutVerbs(settings, rollouts, views),
+        campaigns=CampaignVerbs(settings, Campaigns(settings.ledger_url)),
+        estimate=lambda found: end_of(settings, found),
         store=store,
         audit=audit,
         identifiers=_identifiers(settings, views),

@@ -18,6 +18,7 @@ from hilum.api.dependencies import Dependencies
 from hilum.deliver import Probe
 from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.same_bytes import sha256_of
+from hilum.services.campaigns.verbs import CampaignVerbs
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.services.interventions import LedgerInterventions
 from hilum.services.releases.rollouts import RolloutVerbs
@@ -26,6 +27,7 @@ from hilum.store.admin.decisions import Decisions
 from hilum.store.archive.archive import Archive
 from hilum.store.audit.access_tokens import AccessTokens
 from hilum.store.audit.log import AuditLog
+from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import Rollouts
@@ -143,10 +145,12 @@ def open_rig(
         "decisions": decisions,
     }
     rollouts = Rollouts(ledger_url, clock)
+    campaigns = Campaigns(ledger_url, clock)
     options = {
         **usual,
         "probe": _as_if_probed,
         "rollouts": RolloutVerbs(settings, rollouts, views),
+        "campaigns": CampaignVerbs(settings, campaigns),
         **options,
     }
     if settings.api.show_identifiers:
@@ -167,6 +171,7 @@ def open_rig(
     tokens.close()
     audit.close()
     rollouts.close()
+    campaigns.close()
     views.close()
     decisions.close()
     ledger.close()

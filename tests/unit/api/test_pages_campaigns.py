@@ -18,9 +18,10 @@ from hilum.domain import (
     SeriesReason,
     SeriesState,
 )
+from hilum.store.audit.log import AuditFilter
 from tests.support.campaigns.seeded import SeededSeries, seed
 from tests.support.reports.html import Strict
-from tests.support.server.api_client import Rig, open_rig
+from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 HOSTILE = "<script>alert(1)</script>"
 READ = SeriesState.READ
@@ -161,6 +162,102 @@ def test_the_end_is_what_an_estimate_says(tmp_path: Path) -> None:
         seed(opened.street.ledger.url, opened.clock, "old", [SeededSeries("20190101")])
         found = opened.get("/api/v1/campaigns/old")
     assert found["ends_at"] == "2026-11-20T09:30:00.000Z"
+
+
+def press(rig: Rig, name: str, verb: str, **fields: str) -> str:
+    """The words of the page that a button leads to."""
+    address = f"/campaigns/{name}/{verb}"
+    response = rig.client.post(address, data=fields, follow_redirects=False)
+    assert response.status_code == 303, response.text
+    return words_of(rig, response.headers["location"])
+
+
+def audited(rig: Rig) -> list[tuple[str, str, str, str]]:
+    rows = rig.audit.all(AuditFilter(has_looks=False))
+    return [(row["verb"], row["thing"], row["name"], row["outcome"]) for row in rows]
+
+
+def buttons(rig: Rig, name: str) -> list[str]:
+    forms = page_of(rig, f"/campaigns/{name}").attributes("form")
+    return [str(form["action"]).rpartition("/")[2] for form in forms if "action" in form]
+
+
+def test_buttons_pause_and_resume_a_campaign(rig: Rig) -> None:
+    assert buttons(rig, "old") == ["retry", "pause", "cancel"]
+    assert "It is paused." in press(rig, "old", "pause")
+    assert buttons(rig, "old") == ["retry", "resume", "cancel"]
+    assert "Campaign old running" in press(rig, "old", "resume")
+    assert audited(rig) == [("change_campaign", "campaign", "old", "done")] * 2
+
+
+def test_a_button_fetches_dead_series_again(rig: Rig) -> None:
+    assert "1 series begins again." in press(rig, "old", "retry")
+    assert buttons(rig, "old") == ["pause", "cancel"]
+
+
+def test_a_campaign_is_cancelled_only_when_a_person_has_confirmed_it(rig: Rig) -> None:
+    assert rig.client.post("/campaigns/old/cancel").status_code == 409
+    assert "It is cancelled." in press(rig, "old", "cancel", confirmed="yes")
+    assert buttons(rig, "old") == []
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "cancel", "retry"])
+def test_buttons_want_a_token_and_our_own_page(tmp_path: Path, verb: str) -> None:
+    with open_rig(tmp_path, token=TOKEN) as rig:
+        address = f"/campaigns/old/{verb}"
+        foreign = {"Authorization": f"Bearer {TOKEN}", "Sec-Fetch-Site": "cross-site"}
+        assert rig.client.post(address).status_code == 401
+        assert rig.client.post(address, headers=foreign).status_code == 403
+
+
+def test_without_a_ledger_to_write_there_are_no_buttons(tmp_path: Path) -> None:
+    with open_rig(tmp_path, campaigns=None) as rig:
+        seed(rig.street.ledger.url, rig.clock, "old", [SeededSeries("20190101")])
+        assert buttons(rig, "old") == []
+        assert rig.client.post("/campaigns/old/pause").status_code == 404
+        assert rig.client.post("/api/v1/campaigns/old/pause").status_code == 404
+
+
+def test_rest_has_the_verbs_of_a_campaign(rig: Rig) -> None:
+    for verb, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
+        answer = rig.client.post(f"/api/v1/campaigns/old/{verb}")
+        assert (answer.status_code, answer.json()["state"]) == (200, state)
+    assert audited(rig) == [("change_campaign", "campaign", "old", "done")] * 3
+
+
+def test_rest_says_how_many_dead_series_begin_again(rig: Rig) -> None:
+    assert rig.client.post("/api/v1/campaigns/old/retry").json() == {"series": 1}
+
+
+def test_rest_runs_a_campaign_only_by_a_release_that_is_built(rig: Rig) -> None:
+    series = [SeededSeries("20200101")]
+    seed(rig.street.ledger.url, rig.clock, "stored", series, source="archive", began_before=None)
+    order = {"release": "chest@9", "hours": ["20:00-06:00"]}
+    answer = rig.client.post("/api/v1/campaigns/stored/run", json=order)
+    assert answer.status_code == 409
+    assert "chest@9" in answer.json()["detail"]
+    assert audited(rig) == [("run_campaign", "campaign", "stored", "refused")]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        {},
+        {"release": "chest"},
+        {"release": "c@1", "hours": ["at night"]},
+        {"release": "c@1", "x": 1},
+    ],
+)
+def test_rest_refuses_an_order_that_is_none(rig: Rig, order: dict[str, object]) -> None:
+    assert rig.client.post("/api/v1/campaigns/new/run", json=order).status_code == 422
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume", "retry"])
+def test_rest_says_why_a_verb_is_not_possible(rig: Rig, verb: str) -> None:
+    answer = rig.client.post(f"/api/v1/campaigns/new/{verb}")
+    assert answer.status_code == 409
+    assert "campaign new is planned" in answer.json()["detail"]
+    assert rig.client.post(f"/api/v1/campaigns/none/{verb}").status_code == 404
 
 
 def test_metrics_count_series_and_images_by_campaign(rig: Rig) -> None:

@@ -75,7 +75,7 @@ def pages(pictures: Pictures) -> APIRouter:
         return _picture(pictures.document(document, deed))
 
     whole = APIRouter()
-    for part in (router, writing, campaign_pages(), *destination_pages()):
+    for part in (router, writing, *campaign_pages(), *destination_pages()):
         whole.include_router(part)
     return whole
 

@@ -1,13 +1,12 @@
-"""/api/v1/campaigns: old studies that a release reads again, and how far that is.
-
-A verb of a person is one function more, on a router for the scope `operate` as in `rollouts`.
-"""
+"""/api/v1/campaigns: old studies that a release reads again, how far that is, and its verbs."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Path
+from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from hilum.api.answers.campaigns import (
@@ -20,15 +19,21 @@ from hilum.api.answers.campaigns import (
     day_list,
     dead_answer,
 )
-from hilum.api.dependencies import Dependencies, PartsHere
-from hilum.api.fields import Cursor, Limit
+from hilum.api.audited_actions import DeedHere
+from hilum.api.dependencies import CampaignOperations, Dependencies, PartsHere
+from hilum.api.fields import RELEASE_PATTERN, Cursor, Limit, Moment, ResponseModel
 from hilum.api.problems import documented
 from hilum.api.routes.router import audited_router
-from hilum.domain import Scope
+from hilum.domain import Campaign, CampaignOptions, CampaignState, Scope
+from hilum.settings.hours import Hours
+from hilum.store.audit.log import Deed
+from hilum.store.campaigns.rules import CannotRun
 from hilum.store.queries.campaigns import CampaignProgress
-from hilum.verbs import NoVerb, performs
+from hilum.verbs import NoVerb, Verb, performs
 
+T = TypeVar("T")
 listing = audited_router("Operations", Scope.READ, "/campaigns")
+router = audited_router("Operations", Scope.OPERATE, "/campaigns")
 _COUNTS_ONLY = NoVerb("it shows counts, and no study")
 _UIDS_ONLY = NoVerb("it shows UIDs of series that could not be fetched, and no image or result")
 CampaignName = Annotated[
@@ -39,6 +44,40 @@ CampaignName = Annotated[
         examples=["chest-2019"],
     ),
 ]
+
+
+class ChangedCampaign(ResponseModel):
+    """A campaign after a verb."""
+
+    name: str
+    state: CampaignState
+    release: str | None = Field(description="The release that reads it; null: it never ran.")
+    changed_at: Moment
+
+
+class RetriedSeries(ResponseModel):
+    """The outcome of a retry."""
+
+    series: int = Field(description="Dead series that are fetched again.")
+
+
+class RunOrder(ResponseModel):
+    """The release that shall read, and how."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"release": "chest@2", "hours": ["20:00-06:00"]}]},
+    )
+
+    release: Annotated[str, Field(pattern=RELEASE_PATTERN, max_length=80)]
+    delivers: bool = Field(default=False, description="Send the results to the destinations, too.")
+    hours: Annotated[list[Hours], Field(max_length=50)] | None = Field(
+        None,
+        description=(
+            "Fetch only then, such as `mon-fri 20:00-06:00`; an empty list: at any time; null: in"
+            " the hours of its source."
+        ),
+    )
 
 
 @listing.get("", response_model=CampaignPage, summary="List campaigns")
@@ -90,6 +129,93 @@ def list_dead_series(
         raise _no_such()
     series, next_cursor = found
     return {"series": [dead_answer(item) for item in series], "next_cursor": next_cursor}
+
+
+@router.post(
+    "/{name}/run",
+    response_model=ChangedCampaign,
+    responses=documented(400, 404, 409),
+    summary="Run a planned campaign",
+)
+@performs(Verb.RUN_CAMPAIGN)
+def run_campaign(parts: PartsHere, deed: DeedHere, name: CampaignName, order: RunOrder) -> Campaign:
+    """The release is loaded, and the source is asked for the images of the plan.
+
+    Results stay in Hilum unless `delivers` is true.
+    """
+    hours = None if order.hours is None else tuple(order.hours)
+    options = CampaignOptions(delivers=order.delivers, hours=hours)
+    required(parts, name)
+    return _done(lambda: _verbs(parts).run(name, order.release, options, deed))
+
+
+@router.post(
+    "/{name}/pause",
+    response_model=ChangedCampaign,
+    responses=documented(404, 409),
+    summary="Pause a campaign",
+)
+@performs(Verb.CHANGE_CAMPAIGN)
+def pause_campaign(parts: PartsHere, deed: DeedHere, name: CampaignName) -> Campaign:
+    """Fetch nothing more for now. Images that were received are read."""
+    return _change(parts, deed, name, "pause")
+
+
+@router.post(
+    "/{name}/resume",
+    response_model=ChangedCampaign,
+    responses=documented(404, 409),
+    summary="Resume a campaign",
+)
+@performs(Verb.CHANGE_CAMPAIGN)
+def resume_campaign(parts: PartsHere, deed: DeedHere, name: CampaignName) -> Campaign:
+    """Go on with a paused campaign."""
+    return _change(parts, deed, name, "resume")
+
+
+@router.post(
+    "/{name}/cancel",
+    response_model=ChangedCampaign,
+    responses=documented(404, 409),
+    summary="Cancel a campaign",
+)
+@performs(Verb.CHANGE_CAMPAIGN)
+def cancel_campaign(parts: PartsHere, deed: DeedHere, name: CampaignName) -> Campaign:
+    """End a campaign. Images that were received are read, and their results stay.
+
+    It cannot be undone.
+    """
+    return _change(parts, deed, name, "cancel")
+
+
+@router.post(
+    "/{name}/retry",
+    response_model=RetriedSeries,
+    responses=documented(404, 409),
+    summary="Fetch dead series again",
+)
+@performs(Verb.CHANGE_CAMPAIGN)
+def retry_campaign(parts: PartsHere, deed: DeedHere, name: CampaignName) -> dict[str, int]:
+    """Fetch dead series again, also those of a finished campaign."""
+    required(parts, name)
+    return {"series": _done(lambda: _verbs(parts).retry(name, deed))}
+
+
+def _change(parts: Dependencies, deed: Deed, name: str, verb: str) -> Campaign:
+    required(parts, name)
+    return _done(lambda: _verbs(parts).change(name, verb, deed))
+
+
+def _done(verb: Callable[[], T]) -> T:
+    try:
+        return verb()
+    except CannotRun as error:
+        raise HTTPException(409, str(error)) from error
+
+
+def _verbs(parts: Dependencies) -> CampaignOperations:
+    assert parts.campaigns is not None  # `create_app` adds these routes only then
+    return parts.campaigns
 
 
 def required(parts: Dependencies, name: str) -> CampaignProgress:

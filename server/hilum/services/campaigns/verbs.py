@@ -9,6 +9,7 @@ from typing import Final
 from hilum.domain import ARCHIVE, FILES, PICTURES, Campaign, CampaignOptions
 from hilum.services.releases.rollouts import RolloutVerbs
 from hilum.settings import Settings
+from hilum.store.audit.log import Deed
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.campaigns.rules import CannotRun
 from hilum.store.queries.views import LedgerViews
@@ -34,13 +35,23 @@ class CampaignVerbs:
     settings: Settings
     campaigns: Campaigns
 
-    def run(self, name: str, release: str, options: CampaignOptions) -> Campaign:
+    def run(
+        self, name: str, release: str, options: CampaignOptions, deed: Deed | None = None
+    ) -> Campaign:
         """Begin a planned campaign by a release that could be loaded now."""
         known = self.campaigns.find(name)
         if known is None:
             raise CannotRun(f"there is no campaign {name}: `hilum campaign plan` makes one")
         self._require_source(known)
-        return self.campaigns.run(name, release, options, self._manifest(release))
+        return self.campaigns.run(name, release, options, self._manifest(release), deed)
+
+    def change(self, name: str, verb: str, deed: Deed | None = None) -> Campaign:
+        """Pause, resume or cancel a campaign."""
+        return self.campaigns.change(name, verb, deed)
+
+    def retry(self, name: str, deed: Deed | None = None) -> int:
+        """Begin the dead series again, and return their number."""
+        return self.campaigns.retry(name, deed)
 
     def _require_source(self, known: Campaign) -> None:
         if known.source not in BUILT_IN and known.source not in self.settings.sources:

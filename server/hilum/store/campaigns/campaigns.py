@@ -22,6 +22,7 @@ from hilum.domain import (
     SeriesReason,
     SeriesState,
 )
+from hilum.store.audit.log import Deed, write_down
 from hilum.store.campaigns.rules import CannotRun, after
 from hilum.store.database.engines import open_engine, open_reader
 from hilum.store.rollouts import manifests as kept_manifests
@@ -210,6 +211,7 @@ class Campaigns:
         release: str,
         options: CampaignOptions,
         manifest: KeptManifest | None,
+        deed: Deed | None = None,
     ) -> Campaign:
         """Begin a planned campaign. `manifest`: of a release that is new to the ledger.
 
@@ -217,7 +219,8 @@ class Campaigns:
         """
         known = self._found(name)
         if known.state in _UNFINISHED and (known.release, known.options) == (release, options):
-            return known if known.state is CampaignState.RUNNING else self.change(name, "resume")
+            is_running = known.state is CampaignState.RUNNING
+            return known if is_running else self.change(name, "resume", deed)
         state = after(known, "run")
         now = self._clock()
         values = {"release": release, "options": dataclasses.asdict(options), "started_at": now}
@@ -225,17 +228,20 @@ class Campaigns:
             if manifest is not None:
                 kept_manifests.propose(connection, manifest, now)
             _set_state(connection, known, state, now, values)
+            write_down(deed, connection, now)
         return self._found(name)
 
-    def change(self, name: str, verb: str) -> Campaign:
+    def change(self, name: str, verb: str, deed: Deed | None = None) -> Campaign:
         """Pause, resume or cancel a campaign. Raises CannotRun."""
         known = self._found(name)
         state = after(known, verb)
+        now = self._clock()
         with self._engine.begin() as connection:
-            _set_state(connection, known, state, self._clock())
+            _set_state(connection, known, state, now)
+            write_down(deed, connection, now)
         return self._found(name)
 
-    def retry(self, name: str) -> int:
+    def retry(self, name: str, deed: Deed | None = None) -> int:
         """Begin the dead series again, and return their number. Raises CannotRun."""
         known = self._found(name)
         if known.state in (CampaignState.PLANNING, CampaignState.PLANNED, CampaignState.CANCELLED):
@@ -265,6 +271,7 @@ class Campaigns:
             count = connection.execute(update(campaign_series).where(dead).values(again)).rowcount
             if count and known.state is CampaignState.FINISHED:
                 _set_state(connection, known, CampaignState.RUNNING, now, {"finished_at": None})
+            write_down(deed, connection, now, int(count))
         return int(count)
 
     def own(self, owner: str, seconds: float) -> list[Campaign]:

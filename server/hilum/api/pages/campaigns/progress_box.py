@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hilum.api.pages.campaigns.day_grid import DayGrid, day_grid, grid_words
+from hilum.api.pages.destination_boxes import ButtonAction
 from hilum.api.pages.formatting import Chip, Moment, Tone, count, meaning, moment, plain
 from hilum.domain import (
     ARCHIVE,
@@ -34,6 +35,21 @@ _NEXT: Final[Mapping[CampaignState, str]] = {
     CampaignState.RUNNING: "hilum campaign pause",
     CampaignState.PAUSED: "hilum campaign resume",
 }
+_CANCEL: Final = ButtonAction(
+    "cancel",
+    "Cancel",
+    "Nothing more is fetched.",
+    "End this campaign. Images that were received are read. It cannot be undone.",
+)
+_PAUSE: Final = ButtonAction("pause", "Pause", "Nothing is fetched until you resume it.")
+_RESUME: Final = ButtonAction("resume", "Resume", "It fetches again.")
+_ACTIONS: Final[Mapping[CampaignState, tuple[ButtonAction, ...]]] = {
+    CampaignState.PLANNING: (_CANCEL,),
+    CampaignState.PLANNED: (_CANCEL,),
+    CampaignState.RUNNING: (_PAUSE, _CANCEL),
+    CampaignState.PAUSED: (_RESUME, _CANCEL),
+}
+_RETRIED: Final = (CampaignState.RUNNING, CampaignState.PAUSED, CampaignState.FINISHED)
 _ROWS: Final[Mapping[RowOutcome, str]] = {
     RowOutcome.FOUND: "name one study",
     RowOutcome.NONE: "name no study of the source",
@@ -93,7 +109,10 @@ class DeadSeries:
 
 @dataclass(frozen=True, slots=True)
 class CampaignBox:
-    """One campaign. `command`: the next verb of a person; empty: there is none."""
+    """One campaign.
+
+    `command`: the next verb of a person; empty: there is none. `actions`: those of its buttons.
+    """
 
     line: CampaignLine
     detail: str
@@ -106,6 +125,7 @@ class CampaignBox:
     missing: Sequence[ReasonLine]
     not_read: Sequence[ReasonLine]
     command: str
+    actions: Sequence[ButtonAction]
 
 
 def campaign_line(found: CampaignOverview, now: float) -> CampaignLine:
@@ -153,7 +173,19 @@ def campaign_box(found: CampaignProgress, ends_at: float | None, now: float) -> 
         missing=_reasons(found.missing),
         not_read=_reasons(found.not_read),
         command=f"{verb} {known.name}" if verb else "",
+        actions=_actions(found),
     )
+
+
+def _actions(found: CampaignProgress) -> tuple[ButtonAction, ...]:
+    """Return the buttons of verbs that the ledger accepts."""
+    state = found.campaign.state
+    dead = found.counts.series.get(SeriesState.DEAD, 0)
+    actions = _ACTIONS.get(state, ())
+    if not dead or state not in _RETRIED:
+        return actions
+    words = f"{_many(dead, 'series is', 'series are')} fetched again."
+    return (ButtonAction("retry", "Retry dead series", words), *actions)
 
 
 def dead_line(item: Item, now: float) -> DeadSeries:
