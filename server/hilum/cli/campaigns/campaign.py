@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from hilum.cli.campaigns.export import STANDARD_OUTPUT, write_export
 from hilum.cli.campaigns.requests import of_archive, of_pacs, of_pictures
 from hilum.cli.campaigns.status import print_plan
 from hilum.cli.frame import (
@@ -132,7 +133,8 @@ def _plan(settings: Settings, name: str, source: str, request: dict[str, Any]) -
         try:
             return plan(settings, campaigns, name, source, request, _note)
         except (SourceError, ListError) as error:
-            again = "; the same command goes on" if isinstance(error, SourceError) else ""
+            is_final = isinstance(error, ListError) or error.is_final
+            again = "" if is_final else ". The same command goes on."
             raise ended(1, f"{error.detail}{again}") from error
         except ValueError as error:
             raise ended(2, f"{error}") from error
@@ -241,7 +243,9 @@ def forget_campaign(name: Name, config: Config = None) -> None:
 @performs(Verb.EXPORT)
 def export_campaign(
     name: Name,
-    out: Annotated[Path, typer.Option(help="Table to write: .csv or .parquet.")],
+    out: Annotated[
+        str, typer.Option(help="Table to write: .csv or .parquet; -: standard output, as CSV.")
+    ],
     config: Config = None,
     studies: Annotated[
         bool, typer.Option("--studies", help="A row for each study instead of each image.")
@@ -253,15 +257,15 @@ def export_campaign(
     Columns: docs/archive/export.md. `hilum export` has more filters.
     """
     settings = migrated_settings(config)
-    from hilum.cli.campaigns.export import write_export  # noqa: PLC0415 - imports the ledger
-    from hilum.services.export import ExportTarget  # noqa: PLC0415 - the same
+    from hilum.services.export import ExportTarget  # noqa: PLC0415 - imports the ledger
     from hilum.store.queries.exports import StudySelection  # noqa: PLC0415 - the same
 
     with explained(), _campaigns(settings) as campaigns:
         found = campaigns.find(name)
     if found is None:
         raise ended(2, f"there is no campaign {name}: `hilum campaign list` shows all")
-    target = ExportTarget(out, by_study=studies, replaces=force)
+    path = None if out == STANDARD_OUTPUT else Path(out)
+    target = ExportTarget(path, by_study=studies, replaces=force)
     write_export(settings, StudySelection(campaign_id=found.id), target, name)
 
 

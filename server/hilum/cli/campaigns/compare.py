@@ -44,6 +44,9 @@ def compare_releases(
     settings = migrated_settings(config)
     if out is not None and out.suffix not in (".html", ".json"):
         raise ended(2, f"--out {out}: give a name that ends in .html or .json")
+    for release in (first, second):
+        if "@" not in release:
+            raise ended(2, f"{release!r} names no release: give name@version")
     from hilum.services.campaigns.comparison import compare  # noqa: PLC0415 - imports the ledger
     from hilum.store.campaigns.campaigns import Campaigns  # noqa: PLC0415 - the same
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hilum.services.export import ExportCounts, ExportTarget
     from hilum.store.queries.exports import StudySelection
 
-_STDOUT: Final = "-"
+STANDARD_OUTPUT: Final = "-"
 
 
 @app.command()
@@ -125,7 +125,7 @@ def export(
         has_shadows=shadows,
     )
     target = ExportTarget(
-        None if out == _STDOUT else Path(out),
+        None if out == STANDARD_OUTPUT else Path(out),
         by_study=studies,
         has_identifiers=identifiers,
         replaces=force,

@@ -124,7 +124,13 @@ class _Collector:
             RequestEnd.SILENT: f"gave no answer within {seconds:g} s (timeout_seconds)",
             RequestEnd.TIMED_OUT: f"did not end its answer within {seconds * _MESSAGES:g} s",
         }
-        text = texts.get(self._request.end, "ended the association during a query; see its log")
+        text = texts.get(self._request.end)
+        if text is None:
+            ours = self._settings.calling_ae_title
+            text = (
+                "ended the association during a query; is our AE Title"
+                f" {ours} registered there for queries? Its log says why"
+            )
         return UnansweredQuery(f"{self._settings.address} {text}")
 
     def _decoded(self, identifier: bytes) -> Answer:

@@ -94,7 +94,8 @@ class LocalTree:
                 pass
         except OSError as error:
             raise SourceError(
-                f"the folder cannot be read: {error.strerror}; is it mounted?", is_outage=True
+                f"the folder cannot be read: {error.strerror}; is the path right, is it mounted?",
+                is_outage=True,
             ) from error
 
     def close(self) -> None:

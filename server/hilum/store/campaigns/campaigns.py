@@ -11,6 +11,9 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, or_, 
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import (
+    ARCHIVE,
+    FILES,
+    PICTURES,
     Campaign,
     CampaignImageState,
     CampaignOptions,
@@ -31,6 +34,11 @@ from hilum.store.schema.tables import campaign, campaign_image, campaign_row, ca
 
 _MAXIMUM_DOUBTS: Final = 200  # kept one by one; of the others the number is kept
 _ROWS_AT_ONCE: Final = 400
+_NOTHING: Final[Mapping[str, str]] = {
+    ARCHIVE: "the archive has no closed study as you said; check the other options",
+    FILES: "there is no DICOM image in the folder; check its path",
+    PICTURES: "the list names no file; check its rows",
+}
 _UNFINISHED: Final = (CampaignState.RUNNING, CampaignState.PAUSED)
 
 
@@ -102,9 +110,13 @@ class Campaigns:
     def create(self, name: str, source: str, request: Mapping[str, Any]) -> Campaign:
         """Return the campaign to plan: a new one, or one whose plan was interrupted.
 
-        Raises CannotRun for another plan under this name.
+        Other options replace a plan that has found nothing yet, so that a mistyped path costs no
+        name. Raises CannotRun for another plan under this name.
         """
         known = self.find(name)
+        if known is not None and self._is_replaceable(known, source, request):
+            self.forget(name)
+            known = None
         if known is None:
             try:
                 with self._engine.begin() as connection:
@@ -116,10 +128,19 @@ class Campaigns:
             raise CannotRun(f"there is a campaign {name} already ({known.state}): use another name")
         if (known.source, dict(known.request)) != (source, dict(request)):
             raise CannotRun(
-                f"the plan of {name} was begun with other options: give the same ones, or cancel it"
-                " and use another name"
+                f"the plan of {name} was begun with other options: give the same ones, or run"
+                f" `hilum campaign forget {name}` first"
             )
         return known
+
+    def _is_replaceable(self, known: Campaign, source: str, request: Mapping[str, Any]) -> bool:
+        same = (known.source, dict(known.request)) == (source, dict(request))
+        return known.state is CampaignState.PLANNING and not same and not self._has_series(known)
+
+    def _has_series(self, known: Campaign) -> bool:
+        query = select(campaign_series.c.id).where(campaign_series.c.campaign_id == known.id)
+        with self._reader.connect() as connection:
+            return connection.execute(query.limit(1)).first() is not None
 
     def _new(self, name: str, source: str, request: Mapping[str, Any]) -> dict[str, Any]:
         now = self._clock()
@@ -146,7 +167,9 @@ class Campaigns:
         with self._engine.begin() as connection:
             row = connection.execute(
                 select(campaign).where(campaign.c.id == campaign_id).with_for_update()
-            ).one()
+            ).first()
+            if row is None:
+                raise CannotRun("this plan was forgotten by another command: plan it again")
             if row.state != CampaignState.PLANNING:
                 raise CannotRun(f"campaign {row.name} is {row.state}: its plan is over")
             added = _add_series(connection, campaign_id, part.series, now)
@@ -189,9 +212,7 @@ class Campaigns:
         )
         with self._engine.begin() as connection:
             if connection.execute(some).first() is None:
-                raise CannotRun(
-                    f"nothing to read was found for {name}: check dates, modalities and the list"
-                )
+                raise CannotRun(f"nothing to read was found for {name}: {_nothing(known.source)}")
             _set_state(connection, known, CampaignState.PLANNED, self._clock())
         return self._found(name)
 
@@ -329,6 +350,11 @@ class Campaigns:
         row = and_(campaign.c.id == campaign_id, campaign.c.detail != detail)
         with self._engine.begin() as connection:
             connection.execute(update(campaign).where(row).values(detail=detail))
+
+
+def _nothing(source: str) -> str:
+    """Return what to check where a source has no series for a plan."""
+    return _NOTHING.get(source, "check the dates or the list, and --modality")
 
 
 def campaign_of(row: Row[Any]) -> Campaign:

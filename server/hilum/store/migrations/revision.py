@@ -5,6 +5,8 @@ Every process checks it at its start, so this loads nothing of Alembic (0.1 s of
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import OperationalError
 
@@ -40,8 +42,22 @@ def current_revision(url: str) -> str | None:
 
 def require_revision(url: str) -> None:
     """Raise ConfigurationError unless the ledger has the revision of this version."""
+    if is_absent(url):
+        raise ConfigurationError(
+            [
+                (
+                    "ledger: there is none yet. Start `hilum serve`, or run `hilum migrate`; if it"
+                    " ran before, check site.state_dir and --config."
+                )
+            ]
+        )
     if (found := require_not_newer(url)) != REVISION:
         raise _to_be_migrated(found)
+
+
+def is_absent(url: str) -> bool:
+    """Return whether the URL is that of an SQLite file that is not there."""
+    return url.startswith("sqlite") and not Path(url.partition("///")[2]).exists()
 
 
 def require_readable(url: str) -> None:

@@ -18,7 +18,13 @@ from hilum.services.releases.rollouts import RolloutVerbs, in_words
 from hilum.settings import LOOPBACK, Receive, Sender, Settings, Watch
 from hilum.store.archive.archive import Free, free_in
 from hilum.store.archive.durable_rename import durable_rename_of
-from hilum.store.migrations.revision import ADVICE_IF_NEWER, REVISION, current_revision, is_newer
+from hilum.store.migrations.revision import (
+    ADVICE_IF_NEWER,
+    REVISION,
+    current_revision,
+    is_absent,
+    is_newer,
+)
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import CannotRollOut, Rollouts
 from hilum.supervisor.checks.access import access, secrets, usable
@@ -32,6 +38,7 @@ from hilum.supervisor.checks.peers import authority, certificate, gone, peers, r
 from hilum.supervisor.checks.ports import port_checks
 from hilum.supervisor.checks.reports import reports, withheld
 from hilum.supervisor.checks.retention import retention_checks
+from hilum.supervisor.checks.sources import campaigns, sources
 from hilum.supervisor.checks.triton import triton_checks
 from hilum_preprocessing.resize import compiled as resizing
 
@@ -53,7 +60,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
         yield from (file := list(_file_checks(settings)))
         ledger += file
         yield from unless_refused("archive", archive_checks(settings))
-    has_ledger = all(check.ok for check in ledger) and not _is_new(settings.ledger_url)
+    has_ledger = all(check.ok for check in ledger) and not is_absent(settings.ledger_url)
     yield from unless_refused("unindexed", waiting(settings))
     yield from _ports(settings)
     yield Check("receive", ok=True, detail=f"large objects {compiled.loaded()[1]}")
@@ -67,10 +74,11 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from _neighbours(settings)
     yield from unless_refused("reports", reports(settings, has_ledger=has_ledger))
     yield from peers(settings)
+    yield from sources(settings)
 
 
 def _file_checks(settings: Settings) -> Iterator[Check]:
-    if not _is_new(settings.ledger_url):
+    if not is_absent(settings.ledger_url):
         yield from unless_refused("ledger file", ledger_file(settings))
 
 
@@ -134,11 +142,7 @@ def _gigabytes(count: int) -> str:
 
 def _ledger(settings: Settings) -> Iterator[Check]:
     url = settings.ledger_url
-    yield Check("ledger", ok=True, detail="SQLite, none yet") if _is_new(url) else _revision(url)
-
-
-def _is_new(url: str) -> bool:
-    return url.startswith("sqlite") and not Path(url.partition("///")[2]).exists()
+    yield Check("ledger", ok=True, detail="SQLite, none yet") if is_absent(url) else _revision(url)
 
 
 def _revision(url: str) -> Check:
@@ -283,6 +287,7 @@ _IN_LEDGER: Final[Mapping[str, Callable[[Settings], Iterator[Check]]]] = {
     "clock": clock,
     "retention": retention_checks,
     "rollouts": _rollouts,
+    "campaigns": campaigns,
     "withheld": withheld,
     "destinations": gone,
     "audit": collector_waits,

@@ -53,7 +53,7 @@ def _destination(name: str, destination: Destination) -> Iterator[Check]:
     detail = found.detail if found.detail.startswith(where) else where + found.detail
     yield Check(title, found.is_ok, detail, found.advice)
     if (peer := destination.tls_client) is not None:
-        yield from _tls(title, f"destinations.{name}", peer)
+        yield from tls_files(title, f"destinations.{name}", peer)
 
 
 def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
@@ -67,10 +67,11 @@ def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     )
     where = f"{peer.ae_title or title}@{peer.host}:{peer.port}"
     yield Check(f"commitment {title}", accepts(peer.host, peer.port), where, advice)
-    yield from _tls(f"commitment {title}", f"commitment.{title}", peer)
+    yield from tls_files(f"commitment {title}", f"commitment.{title}", peer)
 
 
-def _tls(title: str, section: str, peer: TlsClient) -> Iterator[Check]:
+def tls_files(title: str, section: str, peer: TlsClient) -> Iterator[Check]:
+    """Check when the certificates of a TLS client expire."""
     if peer.certificate_file is not None:
         yield certificate(f"{title} TLS", peer.certificate_file, f"{section}.certificate_file")
     if peer.ca_file is not None:
