@@ -1,6 +1,6 @@
 """`make docs-pictures`: the README's pictures in docs/pictures.
 
-A study's page, a heat map, a campaign's page, and the diagram.
+A study's page, a heat map, the pages of a campaign and of a comparison, and the diagram.
 
 Hilum itself draws them. It reads a phantom with the untrained weights that it brings, and Debian's
 Chromium shows the page. No patient is in a picture.
@@ -26,8 +26,10 @@ from playwright.sync_api import sync_playwright
 from pydicom.uid import SecondaryCaptureImageStorage
 
 from deploy import docs_diagram
+from hilum.services.campaigns.comparison_page import page
 from testing.campaign_rows import seed_spring
 from testing.phantoms import phantom
+from testing.sample_comparison import sample_comparison
 from testing.serving import Hilum, hilum_program
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/pictures"
@@ -36,7 +38,8 @@ _MOST_BYTES: Final = 200_000  # of a picture
 _SECONDS: Final = 240.0
 _WIDTH: Final = 1280
 _HEIGHT: Final = 860
-_CAMPAIGN_HEIGHT: Final = 800
+_CAMPAIGN_HEIGHT: Final = 980
+_COMPARISON_HEIGHT: Final = 900
 _HEAT_MAP_SIDE: Final = 1000
 
 
@@ -52,6 +55,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="hilum-pictures-") as name:
             _draw(Path(name))
             draw_campaign(Path(name))
+            draw_comparison(Path(name))
     except NotDrawn as reason:
         print(f"docs_pictures: {reason}", file=sys.stderr)
         return 1
@@ -93,6 +97,14 @@ def draw_campaign(folder: Path) -> None:
         _wait_until_it_answers(hilum)
         seed_spring(f"sqlite:///{hilum.folder / 'state/ledger.sqlite'}", time.time(), "chest-2019")
         _photograph(hilum, browser, "/campaigns/chest-2019", "campaign.png", _CAMPAIGN_HEIGHT)
+
+
+def draw_comparison(folder: Path) -> None:
+    """Draw the page of `hilum campaign compare` with invented numbers."""
+    file = folder / "compare.html"
+    made = page(sample_comparison(), "Campaign lung-2019", "2026-11-20 09:09 UTC")
+    file.write_text(made, encoding="utf-8")
+    _save(_shot([file.as_uri()], _browser(), _COMPARISON_HEIGHT), "compare.png")
 
 
 def _wait_until_it_answers(hilum: Hilum) -> None:
@@ -145,15 +157,20 @@ def _photograph(hilum: Hilum, browser: str, path: str, name: str, height: int) -
     link = subprocess.run(
         hilum.command("login"), capture_output=True, text=True, check=True
     ).stdout.split()[-1]
+    _save(_shot([link, f"{hilum.api}{path}"], browser, height), name)
+
+
+def _shot(addresses: Iterable[str], browser: str, height: int) -> Image.Image:
+    """Visit these addresses, and return the upper part of the last page."""
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=_OPTIONS)
         tab = chromium.new_page(viewport={"width": _WIDTH, "height": height})
-        tab.goto(link)
-        tab.goto(f"{hilum.api}{path}")
+        for address in addresses:
+            tab.goto(address)
         tab.wait_for_load_state("networkidle")
         picture = Image.open(io.BytesIO(tab.screenshot()))
         chromium.close()
-    _save(picture, name)
+    return picture
 
 
 def _save_heat_map(outbox: Path) -> None:

@@ -60,7 +60,9 @@ def ingest(
 ) -> None:
     """Store DICOM files in the archive, with the checks of C-STORE. Repeat it safely.
 
-    A file that is stored already is not written again.
+    A file that is stored already is not written again. The releases and destinations of the route
+    take part, as with C-STORE. To read files once by one release, without reports, use `hilum
+    campaign plan NAME --folder`.
 
     A line on standard error for each file that was not taken, with the reason. Exit status 0: all
     DICOM objects are in. 1: some are not; or a link to a folder was not followed; or other pixels

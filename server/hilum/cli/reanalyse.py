@@ -70,6 +70,9 @@ def reanalyse(
     of other releases, which are not sent again. With --shadow nothing is sent; `hilum rollout show
     ALIAS` says how far both agree.
 
+    For numbers that stay in Hilum, with a progress and a pause, use `hilum campaign plan NAME
+    --archive`.
+
     Stop it at any moment and repeat it safely: begun studies are read, and a repeat goes on with
     the rest. The server reads meanwhile; live images go first. Exit status 1: there is nothing to
     read.
