@@ -353,7 +353,7 @@ class Campaigns:
 
 
 def _nothing(source: str) -> str:
-    """Return the advice where a source has no series for a plan."""
+    """Return the remedy where a source has no series for a plan."""
     return _NOTHING.get(source, "check the dates or the list, and --modality")
 
 
