@@ -97,12 +97,12 @@ def _rows(counts: Days, letters: int, columns: int) -> list[GridRow]:
     found: dict[str, list[Square | None]] = {}
     for key, states in sorted(counts.items()):
         squares = found.setdefault(key[:letters], [None] * columns)
-        squares[int(key[letters:]) - 1] = _square(_dashed(key), states)
-    return [GridRow(_dashed(key), squares) for key, squares in found.items()]
+        squares[int(key[letters:]) - 1] = _square(dashed(key), states)
+    return [GridRow(dashed(key), squares) for key, squares in found.items()]
 
 
-def _dashed(key: str) -> str:
-    """`20190314` as `2019-03-14`, `201903` as `2019-03`."""
+def dashed(key: str) -> str:
+    """Return `20190314` as `2019-03-14`, and `201903` as `2019-03`."""
     return "-".join(part for part in (key[:4], key[4:6], key[6:]) if part)
 
 

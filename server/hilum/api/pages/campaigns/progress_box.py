@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hilum.api.pages.campaigns.day_grid import DayGrid, day_grid, grid_words
+from hilum.api.pages.campaigns.day_grid import DayGrid, dashed, day_grid, grid_words
 from hilum.api.pages.destination_boxes import ButtonAction
 from hilum.api.pages.formatting import Chip, Moment, Tone, count, meaning, moment, plain
 from hilum.domain import (
@@ -272,7 +272,7 @@ def _end(state: CampaignState, ends_at: float | None, now: float) -> str:
 
 
 def _doubt(text: str, day: str) -> str:
-    return f"{day}: {text}" if day else text
+    return f"{dashed(day)}: {text}" if day else text
 
 
 def _reasons(found: Mapping[str, int]) -> list[ReasonLine]:
