@@ -48,7 +48,10 @@ def fill(scripted: ScriptedCampaign) -> int:
         of_study = {name: value for name, value in grown._asdict().items() if name != "id"}
         of_image = {name: value for name, value in known._asdict().items() if name != "id"}
         uids = [f"5.{at}" for at in range(STUDIES // 2)]
-        connection.execute(insert(study), [{**of_study, "study_instance_uid": uid} for uid in uids])
+        connection.execute(
+            insert(study),
+            [{**of_study, "study_instance_uid": uid, "state": "closed"} for uid in uids],
+        )
         connection.execute(
             insert(instance),
             [

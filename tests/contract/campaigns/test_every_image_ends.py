@@ -246,3 +246,19 @@ def test_a_source_that_is_away_is_asked_again_after_a_pause(scripted: ScriptedCa
 
     assert pause is not None
     assert pause > 0
+
+
+def test_a_campaign_is_not_over_before_its_results_are_there(scripted: ScriptedCampaign) -> None:
+    scripted.rolling.receive("1.1", 1)
+    scripted.rolling.read()
+    scripted.rolling.close_studies()
+    scripted.plan({"1.1.0": ["1.1.1"]})
+    runner = scripted.run()
+    scripted.turn(runner, rounds=3)
+    scripted.rolling.read()
+    before = scripted.turn(runner, rounds=2)
+    scripted.rolling.close_studies()
+    after = scripted.turn(runner)
+
+    assert (before, after) == (False, True)
+    assert [row.release for row in scripted.rolling.rows(result)] == ["chest@1", "chest@2"]

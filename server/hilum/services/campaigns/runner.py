@@ -167,7 +167,8 @@ class CampaignRunner:
             return False
         self._over_since = self._over_since or self._monotonic()
         is_patient = self._monotonic() - self._over_since < _RELEASE_SECONDS
-        if queue.unreleased() and is_patient:
+        # A result follows when its study closes: an export after the end has them all.
+        if is_patient and (queue.unreleased() or queue.has_open_study()):
             return False
         self._parts.campaigns.end(self._campaign.id)
         log.info("campaign_ended", campaign=self._campaign.name)

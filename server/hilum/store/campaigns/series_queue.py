@@ -26,6 +26,7 @@ from hilum.domain import (
 )
 from hilum.store.campaigns.campaigns import add_images
 from hilum.store.database.engines import open_engine, open_reader
+from hilum.store.queue.queues import in_state
 from hilum.store.schema.tables import (
     campaign_image,
     campaign_series,
@@ -323,6 +324,25 @@ class SeriesQueue:
                 and_(campaign_series.c.id.in_(ids), campaign_series.c.state == SeriesState.DEAD),
                 None,
             )
+
+    def has_open_study(self) -> bool:
+        """Return whether a study of the campaign is open: its results may still follow."""
+        of_campaign = (
+            select(campaign_series.c.id)
+            .where(
+                campaign_series.c.campaign_id == self._campaign_id,
+                campaign_series.c.study_instance_uid == study.c.study_instance_uid,
+            )
+            .exists()
+        )
+        open_study = select(study.c.id).where(of_campaign).limit(1)
+        # One query for each state, in the order of its index, which is partial.
+        due = open_study.where(in_state(study, StudyState.DUE)).order_by(
+            study.c.priority, study.c.due_at, study.c.id
+        )
+        leased = open_study.where(in_state(study, StudyState.LEASED)).order_by(study.c.leased_until)
+        with self._reader.connect() as connection:
+            return any(connection.execute(query).first() is not None for query in (due, leased))
 
     def is_over(self) -> bool:
         """Return whether no series is found, requested or received."""
