@@ -83,7 +83,7 @@ def test_no_campaign_says_how_to_make_one(shared_rig: Rig) -> None:
         "22 listed, 12 received, 10 analysed, 2 not analysed, 2 missing",
         "0.1 series and 0.2 images a minute in the last hour",
         "Expected end in 34 minutes",
-        "20190102: exactly 500 answers",
+        "2019-01-02: exactly 500 answers",
         "found 9 name one study",
         "none 2 name no study of the source",
         "2019-01-02: 0 of 4 series read, 1 dead",
