@@ -165,6 +165,7 @@ class ScriptedCampaign:
             gate=OpenGate(),
             obstacle=lambda: self.obstacle,
             is_local=False,
+            may_follow=self.source.report.may_follow,
             quiet_seconds=QUIET_SECONDS,
             request_seconds=600.0,
             titles=self.settings.campaign_titles,

@@ -17,7 +17,7 @@ from hilum.services.campaigns.gate import Gates
 from hilum.services.campaigns.runner import CampaignRunner, RunnerParts
 from hilum.services.campaigns.verbs import BUILT_IN
 from hilum.services.sources import open_source
-from hilum.settings import Settings
+from hilum.settings import CMoveSource, Settings
 from hilum.store.admin.reanalyse import Reanalysis
 from hilum.store.archive.archive import Archive
 from hilum.store.campaigns.campaigns import Campaigns
@@ -54,6 +54,7 @@ def open_runner(
             gate=gates.of(campaign),
             obstacle=Obstacle(settings, live).text,
             is_local=campaign.source in BUILT_IN,
+            may_follow=isinstance(settings.sources.get(campaign.source), CMoveSource),
             quiet_seconds=_quiet_seconds(settings, campaign),
             request_seconds=_request_seconds(settings, campaign),
             titles=settings.campaign_titles,

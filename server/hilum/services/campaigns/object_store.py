@@ -17,11 +17,14 @@ from hilum.retrieve.source import PartOutcome
 from hilum.services.ingest import own_archive
 from hilum.services.stow import StowPart
 from hilum.settings import Settings
+from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 
 _FLUSH_SECONDS: Final = 600.0
 _PAUSE_SECONDS: Final = 5.0
+_ROWS_SECONDS: Final = 30.0
+_LOOK_SECONDS: Final = 0.05
 
 
 class FetchedPart:
@@ -48,12 +51,19 @@ class FetchedPart:
 class CampaignStore:
     """The archive as a campaign's fetches see it; see `retrieve.source.ObjectStore`.
 
-    `wait` is called with the reason while the disk is nearly full; it returns when to look again.
+    `process`: its name in the archive, which no other living process has, and which the next one of
+    this host gets. `wait` is called with the reason while the disk is nearly full; it returns when
+    to look again.
     """
 
     def __init__(
-        self, reception: ObjectDispatcher, watermarks: Watermarks, wait: Callable[[str], None]
+        self,
+        process: str,
+        reception: ObjectDispatcher,
+        watermarks: Watermarks,
+        wait: Callable[[str], None],
     ) -> None:
+        self.process = process
         self._reception = reception
         self._watermarks = watermarks
         self._wait = wait
@@ -78,6 +88,7 @@ def campaign_store(
 ) -> Iterator[CampaignStore]:
     """Yield the store of one process; at the end its objects have their rows.
 
+    The objects of a process that was killed have theirs before it begins.
     `stop` ends a wait for the disk, by Stopped; it is set if a bug ends the indexing.
     """
 
@@ -93,7 +104,20 @@ def campaign_store(
         own_archive(settings, Priority.REANALYSIS) as archive,
         indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception,
     ):
-        yield CampaignStore(reception, Watermarks(settings.receive, archive, views), wait)
+        _await_rows(archive, stop)
+        watermarks = Watermarks(settings.receive, archive, views)
+        yield CampaignStore(archive.process, reception, watermarks, wait)
+
+
+def _await_rows(archive: Archive, stop: threading.Event) -> None:
+    """Wait until files of a former process are indexed: a campaign would fetch them again.
+
+    A file that cannot be indexed stays, so there is a limit.
+    """
+    end = time.monotonic() + _ROWS_SECONDS
+    while any(archive.unindexed(archive.process)) and time.monotonic() < end:
+        if stop.wait(_LOOK_SECONDS):
+            return
 
 
 class StoreStopped(Exception):

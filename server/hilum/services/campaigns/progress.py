@@ -11,6 +11,8 @@ from hilum.store.campaigns.series_queue import ImageRow, SeriesChange, SeriesRow
 
 RETRY_SECONDS: Final = (60.0, 300.0, 1800.0)
 _NEARLINE_SECONDS: Final = 7200.0
+# A series whose request ends the process each time must not be asked for again for ever.
+MAXIMUM_INTERRUPTIONS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +22,7 @@ class FetchState:
     `is_over`: the source has ended it, and no image came for the quiet period. `refusals`: our own
     checks by SOP Instance UID, with their text. `reason`, `detail`: why images are missing, if the
     source said it. `is_nearline`: the source has to load them first. `may_try_again`: False for a
-    source where another request cannot help.
+    source where another request cannot help. `is_interrupted`: the process that asked has ended.
     """
 
     is_over: bool
@@ -29,6 +31,7 @@ class FetchState:
     detail: str = ""
     is_nearline: bool = False
     may_try_again: bool = True
+    is_interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +126,13 @@ def _after_loss(
     series: SeriesRow, missing: Sequence[ImageRow], fetch: FetchState, now: float
 ) -> dict[str, Any]:
     """Return the state of a series whose request is over, and images are missing."""
+    if fetch.is_interrupted and series.interruptions < MAXIMUM_INTERRUPTIONS:
+        return {
+            "state": SeriesState.FOUND,
+            "due_at": now,
+            "attempts": max(0, series.attempts - 1),
+            "interruptions": series.interruptions + 1,
+        }
     reason, detail = _reason_of(missing, fetch)
     tries = max(series.attempts, 1)
     is_final = reason in (SeriesReason.CONFLICT, SeriesReason.REFUSED_BY_HILUM)

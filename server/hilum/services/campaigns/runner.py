@@ -42,6 +42,8 @@ _LOOK_SECONDS: Final = 0.5
 _SHORTEST_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 5.0
 _SLOW_SECONDS: Final = 30.0  # between two looks for late images
+# Until an object that our store has taken is missing: it has its row when it is indexed.
+_ROWS_SECONDS: Final = 30.0
 # After the last reading, until pixels that cannot leave yet are left to retention.
 _RELEASE_SECONDS: Final = 600.0
 _SERIES_AT_ONCE: Final = 16
@@ -63,11 +65,17 @@ class Gate(Protocol):
 
 @dataclass(slots=True)
 class _Request:
-    """The facts on a series' last request. `moved_at`: monotonic, when an image came last."""
+    """The facts on a series' last request.
+
+    `moved_at`: monotonic, when an image came last. `here`: how many images of the series are;
+    `stored`: how many will be, because our store has them. `is_ours`: this process asked.
+    """
 
     report: FetchReport | None
     moved_at: float
     here: int = 0
+    stored: int = 0
+    is_ours: bool = True
     refusals: dict[str, str] = field(default_factory=dict)
     availability: frozenset[str] = frozenset()
 
@@ -77,6 +85,8 @@ class RunnerParts:
     """The parts that a runner works with.
 
     `is_local`: the source is files or the archive, so several series are fetched at once.
+    `may_follow`: images may come after the end of a request, also of one that a process made before
+    this one (C-MOVE).
     `obstacle`: why nothing may be fetched now for the sake of the machine or of live images.
     """
 
@@ -89,6 +99,7 @@ class RunnerParts:
     gate: Gate
     obstacle: Callable[[], str]
     is_local: bool
+    may_follow: bool
     quiet_seconds: float
     request_seconds: float
     titles: frozenset[str]
@@ -195,20 +206,29 @@ class CampaignRunner:
         request = self._requests.get(series.id)
         if request is None:  # it was asked for by a process that has ended
             request = _Request(
-                FetchReport("", may_follow=not self._parts.is_local), self._monotonic()
+                FetchReport("", may_follow=self._parts.may_follow), self._monotonic(), is_ours=False
             )
             self._requests[series.id] = request
         here = sum(image.is_here or image.is_read for image in images)
         if here != request.here:
             request.here = here
             request.moved_at = self._monotonic()
-        return step(series, images, self._fetch_state(request), self._clock())
+        fetch = self._fetch_state(request)
+        if not request.is_ours and series.state is SeriesState.REQUESTED:
+            fetch = replace(fetch, is_interrupted=True)
+        return step(series, images, fetch, self._clock())
+
+    def _quiet_seconds(self, request: _Request, report: FetchReport) -> float:
+        """Return how long no image may come until those that are not here are missing."""
+        if report.may_follow:
+            return self._parts.quiet_seconds
+        return _ROWS_SECONDS if request.here < request.stored else _LOOK_SECONDS
 
     def _fetch_state(self, request: _Request) -> FetchState:
         report = request.report
         if report is None:
             return FetchState(is_over=False)
-        quiet = self._parts.quiet_seconds if report.may_follow else _LOOK_SECONDS
+        quiet = self._quiet_seconds(request, report)
         is_offline = bool(request.availability & frozenset(_UNAVAILABLE))
         reason = SeriesReason.NOT_RECEIVED
         if is_offline:
@@ -371,6 +391,9 @@ class CampaignRunner:
             self._wanted(series, wanted, are_all=len(wanted) == len(images)), store, stop
         )
         request.refusals = store.refusals
+        request.stored = request.here + len(
+            store.stored.intersection(image.sop_instance_uid for image in wanted)
+        )
         request.moved_at = self._monotonic()
         request.report = report
         if report.problem:
@@ -434,21 +457,24 @@ _LEFT: Final = (
 
 
 class _NotingStore:
-    """A store that keeps the refusals of one fetch, by SOP Instance UID."""
+    """A store that keeps the outcomes of one fetch, by SOP Instance UID."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._lock = threading.Lock()
         self.refusals: dict[str, str] = {}
+        self.stored: set[str] = set()
 
     def begin(self, origin: str = "") -> IncomingPart:
         """Begin an object."""
         return _NotingPart(self._store.begin(origin), self)
 
     def note(self, outcome: PartOutcome) -> None:
-        """Keep the problem of an object that will be refused again."""
-        if outcome.problem and not outcome.is_transient:
-            with self._lock:
+        """Keep that an object is stored, or the problem of one that will be refused again."""
+        with self._lock:
+            if not outcome.problem:
+                self.stored.add(outcome.sop_instance_uid)
+            elif not outcome.is_transient:
                 self.refusals[outcome.sop_instance_uid] = outcome.problem
 
 

@@ -282,6 +282,7 @@ class Campaigns:
         again = {
             "state": SeriesState.FOUND,
             "attempts": 0,
+            "interruptions": 0,
             "due_at": now,
             "reason": None,
             "detail": None,

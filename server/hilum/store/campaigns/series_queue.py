@@ -51,13 +51,18 @@ _IS_NO_ERASED_IMAGE: Final = campaign_image.c.reason.is_distinct_from(SeriesReas
 
 @dataclass(frozen=True, slots=True)
 class SeriesRow:
-    """One series of a campaign as its row says. `attempts`: requests so far."""
+    """One series of a campaign as its row says.
+
+    `attempts`: requests so far. `interruptions`: those whose process ended meanwhile; they are no
+    attempts.
+    """
 
     id: int
     study_instance_uid: str
     series_instance_uid: str
     state: SeriesState
     attempts: int
+    interruptions: int
     requested_at: float | None
 
 
@@ -374,6 +379,7 @@ def _series(
             row.series_instance_uid,
             SeriesState(row.state),
             row.attempts,
+            row.interruptions,
             row.requested_at,
         )
         for row in connection.execute(query)

@@ -543,6 +543,7 @@ campaign_series = Table(
     Column("origin", Text, nullable=False, server_default=""),
     Column("state", String(16), nullable=False),
     Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("interruptions", Integer, nullable=False, server_default="0"),
     Column("due_at", Float, nullable=False),
     Column("reason", String(40)),
     Column("detail", Text),

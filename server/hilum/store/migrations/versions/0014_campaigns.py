@@ -46,6 +46,7 @@ def upgrade() -> None:
         sa.Column("origin", sa.Text(), nullable=False, server_default=""),
         sa.Column("state", sa.String(16), nullable=False),
         sa.Column("attempts", sa.Integer(), nullable=False, server_default="0"),
+        sa.Column("interruptions", sa.Integer(), nullable=False, server_default="0"),
         sa.Column("due_at", sa.Float(), nullable=False),
         sa.Column("reason", sa.String(40)),
         sa.Column("detail", sa.Text()),
