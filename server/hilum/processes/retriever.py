@@ -55,8 +55,9 @@ def run(_spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.E
         gates = Gates(settings, campaigns)
         running: dict[int, _Running] = {}
         try:
-            while not stop.wait(_LOOK_SECONDS):
+            while not stop.is_set():
                 _follow(settings, campaigns, owner, store, gates, running)
+                stop.wait(_LOOK_SECONDS)
         finally:
             for item in running.values():
                 item.stop.set()
