@@ -9,6 +9,7 @@ import pytest
 
 from hilum.domain import Advance, CampaignState, Priority, ResultState
 from hilum.retrieve.source import FetchReport
+from hilum.services.campaigns.progress import MAXIMUM_INTERRUPTIONS
 from hilum.settings import CampaignLimits
 from hilum.store.schema.tables import (
     campaign_image,
@@ -182,6 +183,60 @@ def test_a_new_process_asks_for_nothing_that_is_here(scripted: ScriptedCampaign)
     scripted.finish(scripted.run())
 
     assert dict(scripted.source.fetched) == {"1.1.7.1": 1, "1.1.7.2": 1, "1.2.7.1": 1}
+
+
+def test_a_request_that_a_kill_interrupted_is_no_attempt_and_is_made_again(
+    scripted: ScriptedCampaign,
+) -> None:
+    scripted.plan(TWO)
+    scripted.source.withheld = {"1.1.7.2"}
+    for _ in range(6):
+        follower = scripted.run()
+        scripted.turn(follower)
+        scripted.pass_time(QUIET_SECONDS)
+        scripted.turn(follower)  # asks again, and ends
+    (series,) = scripted.rolling.rows(campaign_series)
+    scripted.source.withheld = set()
+    scripted.finish(scripted.run())
+
+    assert (series.state, series.attempts, series.interruptions) == ("requested", 1, 5)
+    assert scripted.source.requests[1:] == [("1.1.7.2",)] * (len(scripted.source.requests) - 1)
+    assert states(scripted) == ["read"]
+
+
+def test_a_source_that_sends_only_in_its_answers_is_asked_again_at_once(
+    scripted: ScriptedCampaign,
+) -> None:
+    scripted.plan(TWO)
+    scripted.source.report = FetchReport("200", may_follow=False)
+    scripted.source.withheld = {"1.1.7.2"}
+    scripted.turn(scripted.run())
+    follower = scripted.run()
+    scripted.turn(follower)
+    scripted.source.withheld = set()
+    scripted.pass_time(1.0)
+    scripted.turn(follower)
+
+    assert scripted.source.requests == [("1.1.7.1", "1.1.7.2"), ("1.1.7.2",)]
+
+
+def test_a_series_whose_request_ends_the_process_each_time_is_dead_in_the_end(
+    scripted: ScriptedCampaign,
+) -> None:
+    scripted.plan(TWO)
+    scripted.source.withheld = {"1.1.7.2"}
+    for _ in range(60):
+        follower = scripted.run()
+        scripted.turn(follower)
+        scripted.pass_time(QUIET_SECONDS)
+        scripted.turn(follower)  # asks again, and ends the process
+        scripted.pass_time(1800.0)
+        if states(scripted) == ["dead"]:
+            break
+
+    (series,) = scripted.rolling.rows(campaign_series)
+    assert (series.state, series.reason) == ("dead", "not_received")
+    assert series.interruptions == MAXIMUM_INTERRUPTIONS
 
 
 def test_a_study_that_is_here_is_read_without_being_fetched(scripted: ScriptedCampaign) -> None:
