@@ -32,6 +32,7 @@ _WEB_SENDS = re.compile(
 _DCMQRSCP_KEY = re.compile(r"\((0020,000e|0008,0018)\) UI \[([0-9.\\]+)\]")
 # It logs no UID here: they are sent in the order of the request.
 _DCMQRSCP_SENDS = re.compile(r"([0-9]+\.[0-9]+) Store SCU RQ: MsgID ([0-9]+),")
+_SERIES = "0020,000e"
 MOST_STUDIES = 500  # of a storage area of dcmqrscp
 _LOG_SETTINGS = """\
 log4cplus.rootLogger = DEBUG, console
@@ -188,9 +189,15 @@ class SendingDcmQrScp:
             series.setdefault(old.series, []).append(old.image)
         found: list[Sent] = []
         asked: list[str] = []
+        is_request = False
         for line in self._log.read_text(errors="replace").splitlines():
-            if uid := _DCMQRSCP_KEY.search(line):
-                asked = series.get(uid[2], asked) if uid[1] == "0020,000e" else uid[2].split("\\")
+            if line.endswith("Move SCP Request Identifiers:"):
+                is_request = True
+                asked = []
+            elif is_request and (uid := _DCMQRSCP_KEY.search(line)):
+                # in the order of the tags, so the images come before their series
+                is_request = uid[1] != _SERIES
+                asked = asked or (uid[2].split("\\") if is_request else series[uid[2]])
             elif sends := _DCMQRSCP_SENDS.match(line):
                 found.append(Sent(float(sends[1]), asked[int(sends[2]) - 1]))
         return found

@@ -29,6 +29,7 @@ from pydicom.uid import generate_uid
 
 from load_tests.campaign.archives import MOVE_TITLE
 from load_tests.campaign.sending_archives import (
+    MOST_STUDIES,
     Missing,
     Old,
     SendingArchive,
@@ -112,7 +113,10 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("--kills", type=int, default=5, help="of the retriever (%(default)s)")
     add("--seed", type=int, default=1, help="of the moments of the kills (%(default)s)")
     add("--folder", type=Path, help="where to work (the system's folder for temporary files)")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.source == "dcmqrscp" and options.studies > MOST_STUDIES:
+        parser.error(f"dcmqrscp keeps at most {MOST_STUDIES} studies")
+    return options
 
 
 def shown(folder: Path, options: argparse.Namespace) -> int:
