@@ -108,7 +108,7 @@ def _round(number: int, task: Task, options: argparse.Namespace) -> dict[str, Ra
         found[name] = rate
         say(
             f"round {number}, {name}: {rate.images_per_second:.2f} images/s,"
-            f" {rate.cpu_seconds_per_image * 1000:.0f} ms of CPU an image"
+            f" {rate.cpu_seconds * 1000:.0f} ms of CPU an image"
         )
     return found
 

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +18,15 @@ from load_tests.campaign.archives import MOVE_TITLE, Archive, move
 from load_tests.peer.material import Material
 from load_tests.peer.orthanc import AE_TITLE as PEER_TITLE
 from load_tests.peer.peer_system import PeerSystem, peer_role
-from testing.accounting import Accountant, RoleOf, hilum_role, spent, total
+from testing.accounting import Accountant, RoleOf, hilum_role, spent
 from testing.network.receiver import AE_TITLE, Receiver
 from testing.serving import Hilum, free_ports
 
 _START_SECONDS = 180
 _STALL_SECONDS = 180.0
 _WARM = 0.2  # of the images, at the beginning, that no rate counts
-_LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 0.1
+_DATES = "2026-01-01..2026-01-10"  # the phantoms are of one of these days
 
 
 class NotFinished(Exception):
@@ -33,11 +35,16 @@ class NotFinished(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Images a second behind a warm beginning, and CPU seconds of the system for each image."""
+    """Images a second behind a warm beginning, and CPU seconds of each role for an image."""
 
     images: int
     images_per_second: float
-    cpu_seconds_per_image: float
+    cpu_seconds_per_image: Mapping[str, float]
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds of all roles for an image."""
+        return sum(self.cpu_seconds_per_image.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +60,23 @@ class Task:
 @contextmanager
 def hilum(
     task: Task,
-    role: str = "all",
     *,
     sections: Mapping[str, Mapping[str, Any]] | None = None,
     destinations: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Iterator[Hilum]:
-    """Yield a Hilum, with these sections beside the usual ones."""
+    """Yield a running Hilum, with these sections beside the usual ones."""
+    server = installed(task, sections or {}, destinations or {})
+    with server:
+        server.wait_until_ready(_START_SECONDS)
+        yield server
+
+
+def installed(
+    task: Task,
+    sections: Mapping[str, Mapping[str, Any]],
+    destinations: Mapping[str, Mapping[str, Any]],
+) -> Hilum:
+    """Return a Hilum with its settings, not started."""
     built = task.material.built
     usual: dict[str, Any] = {
         "models": {
@@ -69,20 +87,20 @@ def hilum(
         "studies": {"quiet_seconds": 1},
         "receive": {"ae_titles": ["HILUM", MOVE_TITLE]},
     }
-    server = Hilum(task.folder / "hilum", destinations or {}, **{**usual, **(sections or {})})
-    server.role = role
+    server = Hilum(task.folder / "hilum", destinations, **{**usual, **sections})
     server.write_settings()
-    with server:
-        server.wait_until_ready(_START_SECONDS)
-        yield server
+    return server
 
 
 def bare(task: Task) -> Rate:
     """The engine with a full queue: all images are in the archive when the analyser starts."""
-    with hilum(task, "listener,dispatcher,api") as server:
-        command(server, "ingest", str(task.studies), "--jobs", "8")
-    with hilum(task) as server:
-        return measured(server.pid, task, lambda: read_at(server), server.log_end, hilum_role)
+    server = installed(task, {}, {})
+    command(server, "migrate")
+    command(server, "ingest", str(task.studies), "--jobs", "8")
+    with server:
+        return measured(
+            server.pid, len(task.files), lambda: read_at(server), server.log_end, hilum_role
+        )
 
 
 def files(task: Task) -> Rate:
@@ -106,15 +124,16 @@ def c_move(task: Task) -> Rate:
         hilum(task, sections={"sources.pacs": source}) as server,
         archive(task, {MOVE_TITLE: server.dicom_port}, port),
     ):
-        days = "1990-01-01..2030-12-31"
-        command(server, "campaign", "plan", "old", "--source", "pacs", "--dates", days)
+        command(server, "campaign", "plan", "old", "--source", "pacs", "--dates", _DATES)
         return _campaign(server, task)
 
 
 def _campaign(server: Hilum, task: Task) -> Rate:
     release = task.material.built.release.id
     command(server, "campaign", "run", "old", "--release", release)
-    return measured(server.pid, task, lambda: read_at(server), server.log_end, hilum_role)
+    return measured(
+        server.pid, len(task.files), lambda: read_at(server), server.log_end, hilum_role
+    )
 
 
 def peer(task: Task) -> Rate:
@@ -142,13 +161,16 @@ def peer(task: Task) -> Rate:
             first = [found[0] for found in list(arrivals.by_study.values())]
             return sorted(at for at in first for _ in range(2))  # two images a study
 
-        accountant = stack.enter_context(Accountant(system.pid, peer_role))
-        before = accountant.snapshot()
-        for study in held.studies():
-            move(program, held, study, PEER_TITLE)
-        _await(len(task.files), moments, system.log_end)
-        used = total(spent(before, accountant.snapshot())).cpu_seconds
-        return _rate(moments(), used)
+        with ThreadPoolExecutor(1, "movescu") as threads:
+            moved = threads.submit(_move_all, program, held)
+            found = measured(system.pid, len(task.files), moments, system.log_end, peer_role)
+            moved.result()
+        return found
+
+
+def _move_all(program: str, held: Archive) -> None:
+    for study in held.studies():
+        move(program, held, study, PEER_TITLE)
 
 
 @contextmanager
@@ -162,20 +184,22 @@ def archive(task: Task, targets: Mapping[str, int], dicom_port: int) -> Iterator
 
 def measured(
     pid: int,
-    task: Task,
+    images: int,
     moments: Callable[[], list[float]],
     log_end: Callable[[], str],
     role_of: RoleOf,
 ) -> Rate:
-    """The rate from moments at which an image was read, until all are."""
+    """The rate from moments at which an image was read, until all are. Raises NotFinished."""
     with Accountant(pid, role_of) as accountant:
+        first = _await(int(images * _WARM), moments, log_end)
         before = accountant.snapshot()
-        _await(len(task.files), moments, log_end)
-        used = total(spent(before, accountant.snapshot())).cpu_seconds
-    return _rate(moments(), used)
+        last = _await(images, moments, log_end)
+        used = spent(before, accountant.snapshot())
+    return rate(moments(), {role: use.cpu_seconds for role, use in used.items()}, last - first)
 
 
-def _await(images: int, moments: Callable[[], list[float]], log_end: Callable[[], str]) -> None:
+def _await(images: int, moments: Callable[[], list[float]], log_end: Callable[[], str]) -> int:
+    """Wait until so many images are read; return how many are."""
     seen = -1
     deadline = time.monotonic() + _STALL_SECONDS
     while (count := len(moments())) < images:
@@ -185,12 +209,18 @@ def _await(images: int, moments: Callable[[], list[float]], log_end: Callable[[]
         if time.monotonic() > deadline:
             raise NotFinished(f"{count} of {images} images were read.\n{log_end()}")
         time.sleep(_LOOK_SECONDS)
+    return count
 
 
-def _rate(moments: Sequence[float], cpu_seconds: float) -> Rate:
+def rate(moments: Sequence[float], cpu_seconds: Mapping[str, float], images: int) -> Rate:
+    """The figures of sorted moments, and of CPU that was used while so many images were read."""
     first = int(len(moments) * _WARM)
+    seconds = moments[-1] - moments[first]
+    if seconds <= 0 or images <= 0:
+        raise NotFinished("all images were read at one moment: take more studies")
     counted = len(moments) - 1 - first
-    return Rate(len(moments), counted / (moments[-1] - moments[first]), cpu_seconds / len(moments))
+    used = {role: seconds / images for role, seconds in sorted(cpu_seconds.items())}
+    return Rate(len(moments), counted / seconds, used)
 
 
 def read_at(server: Hilum) -> list[float]:
