@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from load_tests.campaign.systems import Task, command, hilum, read_at
+from load_tests.campaign.systems import NotFinished, Task, command, hilum, read_at
 from load_tests.peer.phases import Offering, warm_up
 from testing.network.peer_address import Peer
 from testing.network.receiver import AE_TITLE, Receiver
 from testing.serving import free_ports
+
+_QUIET_SECONDS = 1.0  # of `systems.hilum`
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,6 @@ class LiveFigures:
 def live(task: Task, mix_folder: Path, studies: int, pause_seconds: float) -> LiveFigures:
     """One live study at a time, in turns: without the campaign, and with it."""
     port = free_ports(1)[0]
-    quiet_seconds = 1.0
     with ExitStack() as stack:
         receiver = stack.enter_context(Receiver(port))
         pacs: dict[str, Any] = {
@@ -52,24 +54,32 @@ def live(task: Task, mix_folder: Path, studies: int, pause_seconds: float) -> Li
         )
         warm_up(offering, 3)
         command(server, "campaign", "plan", "old", "--folder", str(task.studies))
-        alone = _one_by_one(offering, studies, pause_seconds, quiet_seconds)
-        before = len(read_at(server))
+        alone = _one_by_one(offering, studies, pause_seconds, lambda: True)
+        live_before = len(read_at(server))
         command(server, "campaign", "run", "old", "--release", task.material.built.release.id)
-        while len(read_at(server)) < before + 4:
+        while len(read_at(server)) < live_before + 4:
             time.sleep(0.2)
         began = len(read_at(server))
-        beside = _one_by_one(offering, studies, pause_seconds, quiet_seconds)
-        read = len(read_at(server)) - began - 2 * studies
+        end = live_before + len(task.files)
+        beside = _one_by_one(offering, studies, pause_seconds, lambda: len(read_at(server)) < end)
+        read = len(read_at(server)) - began - 2 * len(beside)
         command(server, "campaign", "cancel", "old")
+    if len(beside) < studies:
+        raise NotFinished(
+            f"the campaign was over after {len(beside)} of {studies} live studies: give it more"
+        )
     return LiveFigures(tuple(alone), tuple(beside), read)
 
 
 def _one_by_one(
-    offering: Offering, studies: int, pause_seconds: float, quiet_seconds: float
+    offering: Offering, studies: int, pause_seconds: float, goes_on: Callable[[], bool]
 ) -> list[float]:
+    """Seconds of each study beyond the quiet period; fewer of them where it does not go on."""
     began = time.monotonic()
     for _ in range(studies):
         offering.keep(1)
         offering.drain()
+        if not goes_on():
+            break
         time.sleep(pause_seconds)
-    return [latency - quiet_seconds for latency in offering.latencies(began, time.monotonic())]
+    return [latency - _QUIET_SECONDS for latency in offering.latencies(began, time.monotonic())]
