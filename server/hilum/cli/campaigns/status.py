@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from hilum.domain import Campaign
     from hilum.settings import Settings
+    from hilum.store.queries.campaign_views import CampaignViews
     from hilum.store.queries.campaigns import CampaignProgress
-    from hilum.store.queries.views import LedgerViews
 
 _LOOK_SECONDS = 2.0
 _OVER = (CampaignState.FINISHED, CampaignState.CANCELLED)
@@ -45,7 +45,7 @@ def show_status(
         _follow(settings, views, name, console)
 
 
-def _follow(settings: Settings, views: LedgerViews, name: str, console: Console) -> None:
+def _follow(settings: Settings, views: CampaignViews, name: str, console: Console) -> None:
     from rich.live import Live  # noqa: PLC0415 - a fifth of a second
 
     with Live(console=console, auto_refresh=False) as live, contextlib.suppress(KeyboardInterrupt):
@@ -78,17 +78,17 @@ def _status(settings: Settings, found: CampaignProgress) -> RenderableType:
     return status_view(found, end_of(settings, found), time.time(), marks)
 
 
-def _required(views: LedgerViews, name: str) -> CampaignProgress:
+def _required(views: CampaignViews, name: str) -> CampaignProgress:
     found = views.campaign(name)
     if found is None:
         raise ended(2, f"there is no campaign {name}: `hilum campaign list` shows all")
     return found
 
 
-def _views(settings: Settings) -> LedgerViews:
-    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+def _views(settings: Settings) -> CampaignViews:
+    from hilum.store.queries.campaign_views import CampaignViews  # noqa: PLC0415 - imports the ledger
 
-    return LedgerViews(settings.ledger_url)
+    return CampaignViews(settings.ledger_url)
 
 
 def _console() -> Console:

@@ -102,7 +102,7 @@ class PacsAssociation:
             assoc = self._associate()
             # Nagle's algorithm would hold back the second packet of each request for 40 ms.
             assoc.dul.socket.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _acknowledge_without_delay(assoc.dul.socket)
+            acknowledge_without_delay(assoc.dul.socket)
             assoc.network_timeout_response = "A-RELEASE"
             # Its reactor serves no request, and must never take a response off the queue.
             assoc.dimse.get_msg = _no_message
@@ -133,7 +133,7 @@ class PacsAssociation:
         return assoc
 
 
-def _acknowledge_without_delay(transport: Any) -> None:  # noqa: ANN401 - the same
+def acknowledge_without_delay(transport: Any) -> None:  # noqa: ANN401 - the same
     """Have each read set TCP_QUICKACK, because the kernel forgets it.
 
     DCMTK and Orthanc write a response and its identifier apart. Their kernel holds the second back
@@ -142,7 +142,7 @@ def _acknowledge_without_delay(transport: Any) -> None:  # noqa: ANN401 - the sa
     receive = transport.recv
 
     def receive_at_once(count: int) -> bytearray:
-        with contextlib.suppress(OSError):  # the read says it better
+        with contextlib.suppress(OSError):  # a read that fails too says it better
             transport.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         received: bytearray = receive(count)
         return received

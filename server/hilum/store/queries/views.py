@@ -6,33 +6,24 @@ of JSON values; times are seconds since the epoch, as in the rows.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, select, true
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hilum.domain import AccessToken, CommitmentState
-from hilum.errors import Retry
 from hilum.settings import Destination
 from hilum.store.admin import conflicts
 from hilum.store.audit import access_tokens
-from hilum.store.database.engines import DAMAGED, open_reader
 from hilum.store.intake import known_images
 from hilum.store.intake.known_images import KnownDataSet
-from hilum.store.queries import campaigns as campaign_views
 from hilum.store.queries import changes, comparisons, exports, headers, pages, retention
 from hilum.store.queries import destinations as destination_views
 from hilum.store.queries import queues as queue_views
 from hilum.store.queries import studies as study_views
 from hilum.store.queries import study as study_detail
 from hilum.store.queries import withheld as withheld_views
-from hilum.store.queries.campaigns import CampaignOverview, CampaignProgress
+from hilum.store.queries.campaign_views import CampaignViews
 from hilum.store.queries.comparisons import Comparisons
 from hilum.store.queries.exports import ExportedStudy, StudyKey, StudySelection
 from hilum.store.queries.headers import StoredHeader
@@ -53,38 +44,13 @@ from hilum.store.schema.tables import (
 __all__ = ["LedgerViews", "StudyFilter"]
 
 Item = dict[str, Any]
-_UNDEFINED_TABLE = "42P01"  # PostgreSQL's SQLSTATE: there is a database, but no ledger in it yet
 
 
-class LedgerViews:
+class LedgerViews(CampaignViews):
     """The ledger at an SQLAlchemy URL, read-only.
 
     Thread-safe. Every method raises Retry while the ledger does not answer.
     """
-
-    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
-        self._file = _file_of(url)
-        self._engine = open_reader(url)
-        self._clock = clock
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self._engine.dispose()
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[Connection]:
-        """One consistent state of the ledger."""
-        if self._file is not None and not self._file.exists():  # SQLite would create an empty one
-            raise Retry("the ledger does not exist yet", after_seconds=5, is_outage=True)
-        try:
-            with self._engine.connect() as connection:
-                yield connection
-        except PoolTimeoutError as error:
-            raise Retry("the ledger is busy", after_seconds=5, is_outage=True) from error
-        except DBAPIError as error:
-            if (trouble := _trouble(error)) is None:
-                raise  # a bug of ours
-            raise Retry(trouble, after_seconds=5, is_outage=True) from error
 
     def ping(self) -> None:
         """Return if the ledger can be read."""
@@ -347,42 +313,6 @@ class LedgerViews:
         with self._snapshot() as connection:
             return pages.stored_image(connection, study_instance_uid, sop_instance_uid)
 
-    def campaigns(
-        self, *, limit: int = 50, cursor: str | None = None
-    ) -> tuple[list[CampaignOverview], str | None]:
-        """One page of campaigns, newest first, and the cursor of the next. Raises BadCursor."""
-        with self._snapshot() as connection:
-            return campaign_views.page(connection, limit, cursor)
-
-    def campaign(self, name: str) -> CampaignProgress | None:
-        """Everything about one campaign but its dead series; None: there is none."""
-        with self._snapshot() as connection:
-            return campaign_views.progress(connection, name, self._clock())
-
-    def campaign_days(self, name: str) -> campaign_views.Days | None:
-        """Series by state of each day of a campaign; None: there is none."""
-        with self._snapshot() as connection:
-            known = campaign_views.find(connection, name)
-            return None if known is None else campaign_views.days(connection, known.id)
-
-    def dead_series(
-        self, name: str, *, limit: int = 50, cursor: str | None = None
-    ) -> tuple[list[Item], str | None] | None:
-        """One page of dead series of a campaign, newest first, and the cursor of the next.
-
-        None: there is no such campaign. Raises BadCursor.
-        """
-        with self._snapshot() as connection:
-            known = campaign_views.find(connection, name)
-            if known is None:
-                return None
-            return campaign_views.dead_series(connection, known.id, limit, cursor)
-
-    def watched_campaigns(self, limit: int, over_seconds: float) -> list[CampaignOverview]:
-        """Campaigns that a monitor follows: see `campaigns.watched`."""
-        with self._snapshot() as connection:
-            return campaign_views.watched(connection, self._clock(), limit, over_seconds)
-
     def rollouts(self) -> list[Item]:
         """Every alias that was ever changed, by name."""
         with self._snapshot() as connection:
@@ -475,27 +405,3 @@ def _in_state(state: CommitmentState) -> ColumnElement[bool]:
         return commitment.c.state == state
     few = commitment.alias("few")
     return commitment.c.id.in_(select(few.c.id).where(in_state(few, state)))
-
-
-def _trouble(error: DBAPIError) -> str | None:
-    """The problem of the ledger, without the database's words.
-
-    None: the query itself is wrong.
-    """
-    if getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE or "no such table" in str(
-        error.orig
-    ):
-        return "the ledger has no tables yet"
-    if isinstance(error, OperationalError | InterfaceError):
-        return "the ledger does not answer"
-    return DAMAGED if type(error) is DatabaseError else None  # SQLite: not a database, or malformed
-
-
-def _file_of(url: str) -> Path | None:
-    parsed = make_url(url)
-    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (
-        None,
-        "",
-        ":memory:",
-    )
-    return Path(str(parsed.database)) if is_file else None
