@@ -24,6 +24,8 @@ from load_tests.campaign.archives import AE_TITLE, MOVE_TITLE, Archive
 _DICOMWEB_PLUGIN = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
 _START_SECONDS = 30.0
 _LOG_SECONDS = 0.1
+# A busy machine makes tiny images "slow", and a campaign would rest for minutes.
+_STEADY: Mapping[str, Any] = {"slow_down_factor": 0}
 _ORTHANC_LINE = re.compile(r"[A-Z](\d{4}) (\d\d:\d\d:\d\d\.\d+)\b.*?\] ?(.*)")
 _ORTHANC_SENDS = re.compile(r"Sending (?:resource|instance) ([0-9a-f-]{44}) to modality")
 _WEB_SENDS = re.compile(
@@ -98,7 +100,12 @@ class SendingOrthanc(Archive):
     def source(self) -> Mapping[str, Any]:
         """Return its section of Hilum's settings."""
         if self._web:
-            return {"kind": "dicomweb", "url": f"{self.url}/dicom-web", "quiet_seconds": 5}
+            return {
+                "kind": "dicomweb",
+                "url": f"{self.url}/dicom-web",
+                "quiet_seconds": 5,
+                **_STEADY,
+            }
         return _move_source(self.dicom_port)
 
     def fill(self, files: Sequence[Path]) -> None:
@@ -244,6 +251,7 @@ def _move_source(port: int) -> Mapping[str, Any]:
         "ae_title": AE_TITLE,
         "move_ae_title": MOVE_TITLE,
         "quiet_seconds": 5,
+        **_STEADY,
     }
 
 
