@@ -40,7 +40,7 @@ from testing.serving import REPOSITORY, HilumEnded
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-campaign.json"
 _PEERS = {"c-move", "peer"}
-_OLD_BESIDE_LIVE = 40
+_OLD_BESIDE_LIVE = 60
 MATERIAL = REPOSITORY / "state" / "bench-cpu"
 
 
