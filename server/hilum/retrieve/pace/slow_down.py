@@ -9,7 +9,7 @@ from hilum.backoff import Backoff
 
 _IMAGES: Final = 20
 # Below this, the differences are those of our own machine.
-_SHORTEST_SECONDS: Final = 0.05
+_SHORTEST_SECONDS: Final = 0.25
 _RESTS: Final = Backoff(300.0, 1800.0)
 
 
