@@ -32,6 +32,8 @@ _MODULES = {
     "api": "web",
     "health": "web",
 }
+# Processes that give way to all others, from their imports on: live images go first.
+_NICE = {"retriever": 10}
 Run = Callable[[LaunchSpec, Settings, Ledger, threading.Event], None]
 log = telemetry.logger("processes")
 
@@ -56,6 +58,7 @@ def main() -> int:
             contextlib.closing(Ledger(settings.ledger_url)) as ledger,
             _returning_leases(ledger, spec.role),
         ):
+            os.nice(_NICE.get(spec.role, 0))
             run: Run = importlib.import_module(f"hilum.processes.{_MODULES[spec.role]}").run
             _trace(settings, spec, ledger)
             # otherwise each full collection visits all objects of the imports: 0.1 s during a study

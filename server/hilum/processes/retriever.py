@@ -8,7 +8,6 @@ So the process that follows a killed one on this host goes on at once.
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,7 +30,6 @@ from hilum.store.ledger import Ledger
 
 _LOOK_SECONDS: Final = 1.0
 _LEASE_SECONDS: Final = 30.0
-_NICE: Final = 10  # live images are read, at 5, before old ones are fetched
 _BACKOFF: Final = Backoff(1.0, 60.0)
 log = telemetry.logger("processes")
 
@@ -47,7 +45,6 @@ class _Running:
 
 def run(_spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Fetch for all campaigns that this process holds, until `stop` is set."""
-    os.nice(_NICE)
     notice = ThrottledNotice(lambda reason: log.warning("campaign_waits", reason=reason))
     with (
         Heartbeat(ledger, "retriever"),

@@ -13,7 +13,6 @@ import typer
 
 from hilum.cli.campaigns.export import STANDARD_OUTPUT, write_export
 from hilum.cli.campaigns.requests import of_archive, of_pacs, of_pictures
-from hilum.cli.campaigns.status import print_plan
 from hilum.cli.frame import (
     Config,
     acting,
@@ -140,6 +139,9 @@ def _plan(settings: Settings, name: str, source: str, request: dict[str, Any]) -
             raise ended(2, f"{error}") from error
 
     planned = _do(settings, name, begin)
+    # Imported here, so that the help lists `status` behind `plan` and `run`.
+    from hilum.cli.campaigns.status import print_plan  # noqa: PLC0415
+
     print_plan(settings, planned)
 
 
