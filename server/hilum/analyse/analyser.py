@@ -22,6 +22,7 @@ from hilum.domain import (
     Advance,
     Instance,
     Job,
+    Priority,
     ReadingJob,
     ReadingState,
     Release,
@@ -74,6 +75,7 @@ class Analyser:
         for release in releases.values():
             self.add(release)
         self._due: dict[int, tuple[Specs, asyncio.Future[Answer]]] = {}
+        self._priorities: dict[int, Priority] = {}  # of these
         self._suspects: set[int] = set()  # images of these that have broken a decode process before
 
     @property
@@ -115,7 +117,7 @@ class Analyser:
         if release is None:
             raise await self._explain(job)
         started = time.time()
-        ready = await self._prepare(job.instance, release, is_suspect=job.lease.lapses > 0)
+        ready = await self._prepare(job, release)
         if (place := tracing.here()) is not None:
             _write_spans(place, ready, time.time())
         if release.id not in self._batchers:  # it was removed meanwhile
@@ -123,14 +125,17 @@ class Analyser:
         inferred = await self._batchers[release.id].infer(ready.tensor, job.priority)
         return Advance(ReadingState.ANALYSED, _values(release, ready, inferred, started))
 
-    async def _prepare(self, instance: Instance, release: Release, *, is_suspect: bool) -> Ready:
+    async def _prepare(self, job: ReadingJob, release: Release) -> Ready:
         """Return this release's tensor.
 
         Jobs of one image that start in the same turn of the loop share one decoding, which starts
-        in the next.
+        in the next, with the highest of their priorities.
         """
-        if is_suspect:
+        instance = job.instance
+        if job.lease.lapses > 0:
             self._suspects.add(instance.id)
+        known = self._priorities.get(instance.id, job.priority)
+        self._priorities[instance.id] = min(known, job.priority)
         if instance.id not in self._due:
             loop = asyncio.get_running_loop()
             self._due[instance.id] = {}, loop.create_future()
@@ -149,6 +154,7 @@ class Analyser:
 
     def _ask(self, instance: Instance) -> None:
         specs, asking = self._due.pop(instance.id)
+        priority = self._priorities.pop(instance.id)
         is_suspect = instance.id in self._suspects
         self._suspects.discard(instance.id)
         try:
@@ -161,7 +167,7 @@ class Analyser:
         except Exception as error:  # noqa: BLE001 - nothing awaits a callback: the error belongs to the readings of this image
             settle(asking, error)
         else:
-            self._pool.begin(request, asking, is_suspect=is_suspect)
+            self._pool.begin(request, asking, is_suspect=is_suspect, priority=priority)
 
     def _request(self, path: Path, specs: Specs) -> DecodeRequest:
         return DecodeRequest(

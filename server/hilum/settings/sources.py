@@ -197,12 +197,13 @@ class CampaignLimits(Section):
     """Limits of campaigns, so that live images never wait for one: `[campaigns]`."""
 
     maximum_unread_images: int = Field(
-        64,
+        32,
         ge=1,
         le=100_000,
         description=(
             "Images of a campaign that are requested or received, and not read; no further series"
-            " is requested at this number."
+            " is requested at this number. An analyser holds 48 images at most: a smaller number"
+            " leaves it places for live ones."
         ),
     )
     maximum_bytes: int = Field(

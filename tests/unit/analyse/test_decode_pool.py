@@ -20,6 +20,7 @@ from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.process import DecodeProcess
 from hilum.analyse.decode.slots import Area, SlotMemory
 from hilum.analyse.decode.worker import Answer, DecodedImage, DecodeRequest, NotReady
+from hilum.domain import Priority
 from hilum.errors import Retry, WorkerDied
 from tests.support.machine.waiting import has_ended, wait_for
 from tests.support.objects.codecs import load_breaking, load_nothing
@@ -357,3 +358,24 @@ def test_a_process_that_is_ended_from_two_threads_at_once() -> None:
         worker._process = Ending()  # type: ignore[assignment]
         worker.kill()
     assert worker._process is None
+
+
+def test_a_live_image_overtakes_old_ones_that_wait() -> None:
+    async def scenario() -> list[str]:
+        pool = DecodePool(1, 20.0, load_breaking)
+        order: list[str] = []
+        answers = []
+        asked = [("old", Priority.REANALYSIS)] * 9 + [("live", Priority.LIVE)]
+        for name, priority in asked:
+            answer = asyncio.get_running_loop().create_future()
+            answer.add_done_callback(lambda _, name=name: order.append(name))
+            pool.begin(request("good"), answer, priority=priority)
+            answers.append(answer)
+        await pool.start()
+        try:
+            await asyncio.gather(*answers)
+        finally:
+            await pool.stop()
+        return order
+
+    assert asyncio.run(scenario()).index("live") == 0

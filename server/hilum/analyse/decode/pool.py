@@ -8,6 +8,7 @@ tried again in a separate process, one such image at a time. So the others keep 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,7 @@ from hilum.analyse.decode.worker import (
     load,
     with_arrays,
 )
+from hilum.domain import Priority
 from hilum.errors import Retry, WorkerDied
 from hilum.observability import telemetry
 from hilum.one_thread import outcome_of, settle
@@ -45,6 +47,18 @@ class _Asked(NamedTuple):
     request: DecodeRequest | SpecCheck
     answer: asyncio.Future[Any]
     lease: SlotLease
+
+
+class _WaitingRequest(NamedTuple):
+    """An entry of the queue, sorted by the order of leaving.
+
+    No two have the same `order`, so the fields after it are never compared.
+    """
+
+    priority: Priority
+    order: int
+    request: DecodeRequest | SpecCheck
+    answer: asyncio.Future[Any]
 
 
 class DecodePool:
@@ -79,9 +93,8 @@ class DecodePool:
         self._free: asyncio.Queue[SlotLease] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(self._count + 1, thread_name_prefix="decode")
         self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
-        self._waiting: asyncio.Queue[tuple[DecodeRequest | SpecCheck, asyncio.Future[Any]]] = (
-            asyncio.Queue()
-        )
+        self._waiting: asyncio.PriorityQueue[_WaitingRequest] = asyncio.PriorityQueue()
+        self._order = itertools.count()
         self._questions = RequestEncoder()
         made = [
             DecodeProcess(self._slots, self._threads, load_codecs, maximum_pixels)
@@ -118,14 +131,20 @@ class DecodePool:
         return await answer
 
     def begin(
-        self, request: DecodeRequest, answer: asyncio.Future[Answer], *, is_suspect: bool = False
+        self,
+        request: DecodeRequest,
+        answer: asyncio.Future[Answer],
+        *,
+        is_suspect: bool = False,
+        priority: Priority = Priority.LIVE,
     ) -> None:
         """Do as `ask` without a task: the result or the error goes into the future.
 
-        Call it in the loop's thread.
+        Call it in the loop's thread. An image of a higher priority overtakes those that wait: the
+        analyser may hold dozens of old images when a live one comes.
         """
         if not is_suspect:
-            self._waiting.put_nowait((request, answer))
+            self._wait(priority, request, answer)
         elif self._is_trying:
             settle(
                 answer,
@@ -149,8 +168,13 @@ class DecodePool:
         if on_device is not None:
             return await asyncio.get_running_loop().run_in_executor(self._device, on_device, check)
         checked: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
-        self._waiting.put_nowait((check, checked))
+        self._wait(Priority.LIVE, check, checked)
         return await checked
+
+    def _wait(
+        self, priority: Priority, request: DecodeRequest | SpecCheck, answer: asyncio.Future[Any]
+    ) -> None:
+        self._waiting.put_nowait(_WaitingRequest(priority, next(self._order), request, answer))
 
     async def _serve(self, worker: DecodeProcess) -> None:
         """Finish each request, even if its caller is gone.
@@ -174,7 +198,7 @@ class DecodePool:
             await self._apart.end()
 
     async def _next(self) -> list[_Asked]:
-        """Return the images that wait longest.
+        """Return the images of the highest priority that wait longest.
 
         Each of several processes takes half of its share of the waiting images, so that all are
         busy to the end.
@@ -185,7 +209,7 @@ class DecodePool:
             (self._waiting.qsize() + 1) // (2 * self._count if self._count > 1 else 1),
         )
         taken = [first, *(self._waiting.get_nowait() for _ in range(count - 1))]
-        return [_Asked(request, answer, await self._free.get()) for request, answer in taken]
+        return [_Asked(item.request, item.answer, await self._free.get()) for item in taken]
 
     async def _ask_all(
         self, worker: DecodeProcess, group: list[_Asked], *, is_again: bool
