@@ -604,7 +604,7 @@ def test_wrong_revision_is_refused(tmp_path: Path) -> None:
     from hilum.store.migrations.revision import require_revision
 
     url = f"sqlite:///{tmp_path / 'empty.sqlite'}"
-    with pytest.raises(ConfigurationError, match="revision none"):
+    with pytest.raises(ConfigurationError, match="there is none yet"):
         require_revision(url)
     migrate(url)
     require_revision(url)

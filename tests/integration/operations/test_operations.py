@@ -285,7 +285,7 @@ def test_a_role_refuses_a_ledger_that_nobody_migrated(
     server = hilum_with(tmp_path, tiny, {})
     done = serve(server, "--role", role)
     assert done.returncode == 2
-    assert "revision none, but this version needs" in done.stderr
+    assert "ledger: there is none yet. Start `hilum serve`, or run `hilum migrate`" in done.stderr
     assert "hilum migrate" in done.stderr
     assert "Traceback" not in done.stderr
 

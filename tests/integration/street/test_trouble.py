@@ -145,10 +145,12 @@ def test_absent_tritons_do_not_take_the_listener_away(
 
 
 def test_a_model_that_is_not_ours_is_named_by_readiness_until_it_is_gone(
-    reading: Hilum, pair: list[RemoteTriton], tiny: Tiny
+    reading: Hilum, pair: list[RemoteTriton], tiny: Tiny, request: pytest.FixtureRequest
 ) -> None:
     embedded = tiny.built_dir / "embedded"
-    shutil.copytree(embedded / tiny.release.triton_name, embedded / "theirs")
+    theirs = embedded / "theirs"
+    request.addfinalizer(lambda: shutil.rmtree(theirs))  # others read this tree, too
+    shutil.copytree(embedded / tiny.release.triton_name, theirs)
     config = embedded / "theirs/config.pbtxt"
     config.write_text(config.read_text().replace(tiny.release.triton_name, "theirs"))
     said = f"Triton {pair[0].url} has loaded models that are not ours: theirs"

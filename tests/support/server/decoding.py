@@ -100,10 +100,16 @@ def held_up(server: Hilum, folder: Path, images: list[Dataset]) -> Iterator[Held
 def crash_while_held(server: Hilum, held: HeldFile) -> None:
     """SIGSEGV to the decode process that waits."""
     wait_for(lambda: held.is_wanted, what="a decode process that opens the file")
-    (pid,) = [pid for pid in decode_processes(server) if _is_opening(pid)]
+    # The kernel names the file as wanted a moment before the process waits.
+    wait_for(lambda: len(_opening(server)) == 1, what="the process that waits")
+    (pid,) = _opening(server)
     os.kill(pid, signal.SIGSEGV)
     wait_for(lambda: pid not in decode_processes(server), what="its end")
     held.hold_again()
+
+
+def _opening(server: Hilum) -> list[int]:
+    return [pid for pid in decode_processes(server) if _is_opening(pid)]
 
 
 def _is_opening(pid: int) -> bool:

@@ -424,7 +424,7 @@ def test_reports_of_the_examples_releases_arrive_at_its_destination():
 def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     """Every `# name = value` with its comment sign removed must load as well."""
     text = re.sub(
-        r"^# (?=\w+ += |\[(destinations|senders|commitment))",
+        r"^# (?=\w+ += |\[(destinations|senders|commitment|sources))",
         "",
         (DEPLOY / "hilum.toml").read_text(),
         flags=re.MULTILINE,
