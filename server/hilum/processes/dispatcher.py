@@ -241,7 +241,9 @@ class ReportHandler:
         )
 
     async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> BuiltReport:
-        is_of_campaign = job.result.campaign_id is not None
+        # A report that goes nowhere needs no series of its own, whose template takes a second.
+        campaign = job.result.campaign_id
+        is_of_campaign = campaign is not None and self._delivers(campaign)
         builder = self._builder_of_campaigns if is_of_campaign else self._builder
         takers = [
             item
