@@ -165,7 +165,9 @@ def test_a_server_killed_in_a_c_move_campaign_goes_on_where_it_was(
             server.wait_until_ready(START_SECONDS)
             reading.plan()
             reading.run(tiny.release.id)
-            wait_for(lambda: (reading.series()[-1]) >= ("read", 3), 60, what="series that are read")
+            wait_for(
+                lambda: dict(reading.series()).get("read", 0) >= 3, 120, what="series that are read"
+            )
             _kill_all(server)
             before = reading.rows("SELECT sop_instance_uid, received_at FROM instance ORDER BY 1")
             with server:
@@ -199,7 +201,7 @@ def test_success_before_sending_is_no_success_while_the_destination_is_down(
         reading.plan()
         reading.run(tiny.release.id)
         reading.fetch()
-        wait_for(lambda: ("not_received", 1) in reading.series("reason"), 60, what="a loss")
+        wait_for(lambda: ("not_received", 1) in reading.series("reason"), 180, what="a loss")
         assert reading.readings() == []
         set_destination(archive, listener.port)
         reading.finish()
