@@ -14,6 +14,7 @@ from hilum.retrieve.source import ImageSource, ObjectStore
 from hilum.services.campaigns.archive_source import ArchiveSource
 from hilum.services.campaigns.file_plans import pictures_of
 from hilum.services.campaigns.gate import Gates
+from hilum.services.campaigns.object_store import disk_obstacle
 from hilum.services.campaigns.runner import CampaignRunner, RunnerParts
 from hilum.services.campaigns.verbs import BUILT_IN
 from hilum.services.sources import open_source
@@ -92,14 +93,8 @@ class Obstacle:
 
     def text(self) -> str:
         """Return the reason; empty: there is none."""
-        free = self._archive.free().bytes
-        wanted = self._settings.receive.reject_below_bytes
-        room = self._settings.receive.maximum_object_bytes
-        if free < wanted + room:
-            return (
-                f"{free >> 20} MiB of disk are free; a campaign leaves {(wanted + room) >> 20} MiB"
-                " to live images"
-            )
+        if problem := disk_obstacle(self._settings, self._archive):
+            return problem
         limit = self._settings.campaigns.live_wait_seconds
         waited = self._live.waited_seconds(time.time()) if limit else 0.0
         if limit and waited > limit:

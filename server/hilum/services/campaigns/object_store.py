@@ -52,26 +52,26 @@ class CampaignStore:
     """The archive as a campaign's fetches see it; see `retrieve.source.ObjectStore`.
 
     `process`: its name in the archive, which no other living process has, and which the next one of
-    this host gets. `wait` is called with the reason while the disk is nearly full; it returns when
-    to look again.
+    this host gets. `obstacle`: why nothing may be stored now, empty if it may. `wait` is called
+    with the reason; it returns when to look again.
     """
 
     def __init__(
         self,
         process: str,
         reception: ObjectDispatcher,
-        watermarks: Watermarks,
+        obstacle: Callable[[], str],
         wait: Callable[[str], None],
     ) -> None:
         self.process = process
         self._reception = reception
-        self._watermarks = watermarks
+        self._obstacle = obstacle
         self._wait = wait
 
     def begin(self, origin: str = "") -> FetchedPart:  # noqa: ARG002 - the interface's
         """Begin an object when there is room."""
-        while (rejection := self._watermarks.rejection()) is not None:
-            self._wait(rejection.advice)
+        while reason := self._obstacle():
+            self._wait(reason)
         account = AssociationRecorder(
             "",
             time.time(),
@@ -106,7 +106,24 @@ def campaign_store(
     ):
         _await_rows(archive, stop)
         watermarks = Watermarks(settings.receive, archive, views)
-        yield CampaignStore(archive.process, reception, watermarks, wait)
+
+        def obstacle() -> str:
+            rejection = watermarks.rejection()
+            return disk_obstacle(settings, archive) if rejection is None else rejection.advice
+
+        yield CampaignStore(archive.process, reception, obstacle, wait)
+
+
+def disk_obstacle(settings: Settings, archive: Archive) -> str:
+    """Return why a campaign may store nothing now; empty: it may.
+
+    Live images are rejected below `receive.reject_bytes`, so it stops above.
+    """
+    free = archive.free().bytes
+    wanted = settings.receive.reject_below_bytes + settings.receive.maximum_object_bytes
+    if free >= wanted:
+        return ""
+    return f"{free >> 20} MiB of disk are free; a campaign leaves {wanted >> 20} MiB to live images"
 
 
 def _await_rows(archive: Archive, stop: threading.Event) -> None:
