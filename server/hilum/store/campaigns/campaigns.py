@@ -299,7 +299,8 @@ class Campaigns:
     def own(self, owner: str, seconds: float) -> list[Campaign]:
         """Lease the campaigns that this process fetches for; return those that it holds.
 
-        Cancelled ones are among them until the images that were received have been read.
+        A lease is renewed when half of it is over: each renewal is a synced transaction. Cancelled
+        ones are among them until the images that were received have been read.
         """
         now = self._clock()
         is_open = or_(
@@ -316,16 +317,20 @@ class Campaigns:
             campaign.c.owned_until < now,
             campaign.c.owned_until > now + 10 * seconds,  # a clock was set back
         )
+        is_fresh = and_(
+            campaign.c.owner == owner,
+            campaign.c.owned_until > now + seconds / 2,
+            campaign.c.owned_until <= now + seconds,
+        )
+        to_lease = and_(is_open, is_free, or_(campaign.c.owner.is_(None), ~is_fresh))
         lease = {"owner": owner, "owned_until": now + seconds}
+        mine = select(campaign).where(is_open, campaign.c.owner == owner).order_by(campaign.c.id)
         with self._reader.connect() as connection:
-            if connection.execute(select(campaign.c.id).where(is_open)).first() is None:
-                return []
+            if connection.execute(select(campaign.c.id).where(to_lease)).first() is None:
+                return [campaign_of(row) for row in connection.execute(mine)]
         with self._engine.begin() as connection:
-            connection.execute(update(campaign).where(is_open, is_free).values(lease))
-            rows = connection.execute(
-                select(campaign).where(is_open, campaign.c.owner == owner).order_by(campaign.c.id)
-            )
-            return [campaign_of(row) for row in rows]
+            connection.execute(update(campaign).where(to_lease).values(lease))
+            return [campaign_of(row) for row in connection.execute(mine)]
 
     def give_back(self, owner: str) -> None:
         """End the leases of this process."""
