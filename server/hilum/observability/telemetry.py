@@ -274,8 +274,8 @@ SOURCE_WAITING = Gauge(
     "hilum_source_waiting",
     "1 while nothing is asked of a source, by cause. hours: outside its hours; daily: the day's"
     " images have been fetched; rate: images_per_second or utilisation; slow: it answers slower"
-    " than at first; outage: it does not answer; live: live images, the disk, or unread images of"
-    " the campaign go first.",
+    " than at first; outage: it does not answer; live: live images, the disk, or"
+    " pixels of the campaign that have to leave go first.",
     ["source", "cause"],
     multiprocess_mode="livemax",
 )

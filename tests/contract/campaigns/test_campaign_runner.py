@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from hilum.domain import Advance, CampaignState, Priority, ResultState
-from hilum.retrieve.source import FetchReport
+from hilum.retrieve.source import FetchReport, SourceError
+from hilum.services.campaigns.gate import OpenGate
 from hilum.services.campaigns.progress import MAXIMUM_INTERRUPTIONS
 from hilum.settings import CampaignLimits
 from hilum.store.schema.tables import (
+    campaign,
     campaign_image,
     campaign_series,
     instance,
@@ -158,6 +160,60 @@ def test_an_outage_counts_no_attempt_and_kills_no_series(scripted: ScriptedCampa
 
     assert away == [("found", 0)] * 5
     assert states(scripted) == ["read"] * 5
+
+
+class RecordingGate(OpenGate):
+    """Open, and remembers how requests ended."""
+
+    def __init__(self) -> None:
+        self.outages: list[bool] = []
+
+    def ended(self, images: int, seconds: float, *, is_outage: bool) -> None:
+        """Remember it."""
+        del images, seconds
+        self.outages.append(is_outage)
+
+
+def test_a_refusal_that_a_person_must_mend_lets_the_source_rest_as_an_outage_does(
+    scripted: ScriptedCampaign,
+) -> None:
+    scripted.plan(TWO)
+    scripted.source.refusal = SourceError("called AE Title not recognized", is_final=True)
+    scripted.gate = gate = RecordingGate()
+    scripted.turn(scripted.run())
+
+    assert gate.outages == [True]
+    assert states(scripted) == ["found"]
+    assert scripted.found.detail == "called AE Title not recognized"
+
+
+def test_a_lease_is_renewed_when_half_of_it_is_over(scripted: ScriptedCampaign) -> None:
+    scripted.plan(TWO)
+    scripted.run()
+
+    def leased_until() -> float:
+        (held,) = scripted.campaigns.own("retriever:a", 30.0)
+        assert held.name == "old"
+        (row,) = scripted.rolling.rows(campaign)
+        return float(row.owned_until)
+
+    first = leased_until()
+    scripted.pass_time(14.0)
+    assert leased_until() == first
+    scripted.pass_time(2.0)
+    assert leased_until() == first + 16.0
+
+
+def test_a_lease_goes_to_another_process_when_it_has_lapsed(scripted: ScriptedCampaign) -> None:
+    scripted.plan(TWO)
+    scripted.run()
+    assert scripted.campaigns.own("retriever:a", 30.0)
+
+    scripted.pass_time(29.0)
+    assert not scripted.campaigns.own("retriever:b", 30.0)
+    scripted.pass_time(2.0)
+    assert scripted.campaigns.own("retriever:b", 30.0)
+    assert not scripted.campaigns.own("retriever:a", 30.0)
 
 
 def test_a_series_without_images_ends_as_nothing_to_read(scripted: ScriptedCampaign) -> None:

@@ -30,7 +30,7 @@ from hilum.retrieve.source import (
     SourceError,
 )
 from hilum.services.campaigns.gate import OpenGate
-from hilum.services.campaigns.runner import CampaignRunner, RunnerParts
+from hilum.services.campaigns.runner import CampaignRunner, Gate, RunnerParts
 from hilum.settings import CampaignLimits, Settings
 from hilum.store.admin.reanalyse import Reanalysis
 from hilum.store.archive.archive import Archive
@@ -57,7 +57,7 @@ class ScriptedSource:
     """Series with their images; `arrive` puts an image of a series into the ledger.
 
     `withheld`: images that it lists and never sends. `late`: those that come after its answer,
-    by `send_late`. `away`: an outage. `refusals`: outcomes of our own checks by UID.
+    by `send_late`. `away`: an outage. `refusal`: its answer to each list.
     """
 
     arrive: Callable[[str, str], None]
@@ -65,6 +65,7 @@ class ScriptedSource:
     withheld: set[str] = field(default_factory=set)
     late: set[str] = field(default_factory=set)
     away: bool = False
+    refusal: SourceError | None = None
     report: FetchReport = SUCCESS
     availability: str = ""
     fetched: Counter[str] = field(default_factory=Counter)
@@ -85,6 +86,8 @@ class ScriptedSource:
         del study_instance_uid
         if self.away:
             raise SourceError("no answer", is_outage=True)
+        if self.refusal is not None:
+            raise self.refusal
         return [
             ExpectedImage(uid, availability=self.availability)
             for uid in self.series.get(series_instance_uid, [])
@@ -127,6 +130,7 @@ class ScriptedCampaign:
         self.source = ScriptedSource(self._arrive)
         self.limits = CampaignLimits()
         self.obstacle = ""
+        self.gate: Gate = OpenGate()
         self.ticks = 0.0
         self._url = url
         self._archive = archive
@@ -162,7 +166,7 @@ class ScriptedCampaign:
             retention=self._stack.enter_context(
                 closing(RetentionPolicy(self._url, Archive(self._archive), self.rolling.clock))
             ),
-            gate=OpenGate(),
+            gate=self.gate,
             obstacle=lambda: self.obstacle,
             is_local=False,
             may_follow=self.source.report.may_follow,

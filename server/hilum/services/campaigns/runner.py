@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final, Protocol
@@ -36,6 +36,7 @@ from hilum.settings import CampaignLimits
 from hilum.store.admin.reanalyse import Reanalysis, ReanalysisRequest
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.campaigns.series_queue import ImageRow, SeriesChange, SeriesQueue, SeriesRow
+from hilum.store.database.engines import AWAY
 from hilum.store.retention.policy import RetentionPolicy, Rule
 
 _LOOK_SECONDS: Final = 0.5
@@ -129,6 +130,7 @@ class CampaignRunner:
         self._requests: dict[int, _Request] = {}
         self._late_at = 0.0
         self._released_to = 0
+        self._fetched_now: frozenset[int] = frozenset()
         self._closed_until = math.inf
         self._over_since: float | None = None
         self._said = campaign.detail
@@ -137,11 +139,14 @@ class CampaignRunner:
     def run(self, stop: threading.Event, state: Callable[[], CampaignState]) -> None:
         """Work until the campaign is over or `stop` is set. `state`: as a person last set it."""
         with ThreadPoolExecutor(_THREADS, "campaign-fetch") as threads:
-            while not stop.is_set():
-                pause = self.turn(state(), threads, stop)
-                if pause is None:
-                    return
-                stop.wait(pause)
+            try:
+                while not stop.is_set():
+                    pause = self.turn(state(), threads, stop)
+                    if pause is None:
+                        return
+                    stop.wait(pause)
+            finally:
+                self._show("")  # or the gauge would stand until the process ends
 
     def turn(
         self, state: CampaignState, threads: ThreadPoolExecutor, stop: threading.Event
@@ -151,11 +156,10 @@ class CampaignRunner:
         self._release_pixels()
         if self._is_over(state):
             return None
-        if (
-            state is CampaignState.RUNNING
-            and not stop.is_set()
-            and self._ask(unread, threads, stop)
-        ):
+        is_running = state is CampaignState.RUNNING and not stop.is_set()
+        if not is_running:
+            self._show("")
+        elif self._ask(unread, threads, stop):
             return 0.0
         pause = _LOOK_SECONDS if unread else self._rest()
         return max(_SHORTEST_SECONDS, min(pause, self._closed_until - self._clock()))
@@ -186,13 +190,16 @@ class CampaignRunner:
         return True
 
     def _settle(self) -> int:
-        """Write the progress of the series under way; return their unread images."""
+        """Write the progress of the series under way; return their unread images.
+
+        A series that is fetched now is in the hands of its own thread.
+        """
         queue = self._parts.queue
         found = queue.under_way() + queue.unread_of_dead()
         if self._monotonic() >= self._late_at:
             self._late_at = self._monotonic() + _SLOW_SECONDS
             found += queue.late()
-        series = list({row.id: row for row in found}.values())
+        series = list({row.id: row for row in found if row.id not in self._fetched_now}.values())
         images = queue.images([row.id for row in series])
         steps = [self._step(row, images.get(row.id, [])) for row in series]
         queue.write([item.change for item in steps if item.change is not None])
@@ -283,6 +290,7 @@ class CampaignRunner:
         self._closed_until = math.inf
         room = self._limits.maximum_unread_images - unread
         if room <= 0:
+            self._show("")
             return False
         cause, wait = self._wait()
         self._show(cause)
@@ -293,11 +301,28 @@ class CampaignRunner:
         if not series:
             return False
         self._say("")
-        problems = list(threads.map(lambda row: self._try(row, stop), series))
+        problems = self._try_all(series, threads, stop)
         for problem in filter(None, problems):
             self._say(problem)
         # A source that is away is asked again after a pause.
         return not any(problems)
+
+    def _try_all(
+        self, series: Sequence[SeriesRow], threads: ThreadPoolExecutor, stop: threading.Event
+    ) -> list[str | None]:
+        """Fetch series at once, and follow the others meanwhile.
+
+        A fetch that waits for the disk may wait for the very pixels that this campaign can release.
+        """
+        self._fetched_now = frozenset(row.id for row in series)
+        futures = [threads.submit(self._try, row, stop) for row in series]
+        while wait(futures, _LOOK_SECONDS).not_done:
+            with contextlib.suppress(*AWAY, OSError):  # a round that fails too says so
+                self._settle()
+                self._release_pixels()
+                self._say(self._parts.obstacle())
+        self._fetched_now = frozenset()
+        return [future.result() for future in futures]
 
     def _wait(self) -> tuple[str, str]:
         """Return why nothing may be asked for now, as a cause and in words; empty: it may."""
@@ -337,27 +362,33 @@ class CampaignRunner:
             images = self._listed(series)
             if not images:
                 self._nothing(series)
-                self._parts.gate.ended(0, self._monotonic() - began, is_outage=False)
+                self._ended(0, began, "answered")
                 return None
             fetched, report = self._fetch(series, images, stop)
         except SourceError as error:
-            self._parts.gate.ended(0, self._monotonic() - began, is_outage=error.is_outage)
-            self._count(0, began, "outage" if error.is_outage or error.is_final else "failed")
-            return self._failed(series, error.detail, is_outage=error.is_outage or error.is_final)
+            is_away = error.is_outage or error.is_final
+            self._ended(0, began, "outage" if is_away else "failed")
+            return self._failed(series, error.detail, is_outage=is_away)
         is_away = report.is_outage or report.is_final
-        self._count(
+        self._ended(
             fetched, began, "outage" if is_away else "failed" if report.problem else "answered"
         )
-        self._parts.gate.ended(fetched, self._monotonic() - began, is_outage=is_away)
         if is_away:
             return self._failed(series, report.problem, is_outage=True)
         return None
 
-    def _count(self, images: int, began: float, outcome: str) -> None:
+    def _ended(self, images: int, began: float, outcome: str) -> None:
+        """Tell gate and metrics of a request that has ended.
+
+        A refusal that a person has to mend counts as an outage for the gate: it would be repeated
+        twice a second.
+        """
         source = self._campaign.source
+        seconds = self._monotonic() - began
+        self._parts.gate.ended(images, seconds, is_outage=outcome == "outage")
         telemetry.SOURCE_REQUESTS.labels(source, outcome).inc()
         telemetry.SOURCE_IMAGES.labels(source).inc(images)
-        telemetry.SOURCE_REQUEST_SECONDS.labels(source).observe(self._monotonic() - began)
+        telemetry.SOURCE_REQUEST_SECONDS.labels(source).observe(seconds)
 
     def _listed(self, series: SeriesRow) -> Sequence[ImageRow]:
         """Return the images of a series: as the plan has them, or as the source lists them now."""
