@@ -22,7 +22,15 @@ from hilum.domain import (
     SeriesReason,
     SeriesState,
 )
-from hilum.store.queries.campaigns import CampaignProgress, Days, by_month
+from hilum.store.queries.campaigns import (
+    CampaignProgress,
+    Days,
+    by_month,
+    dashed,
+    image_words,
+    rate_words,
+    series_words,
+)
 
 _DAY_LETTERS: Final = 8  # of YYYYMMDD
 _MONTH_LETTERS: Final = 6
@@ -36,7 +44,6 @@ _STYLES: Final[Mapping[CampaignState, str]] = {
     CampaignState.PAUSED: "bold yellow",
     CampaignState.FINISHED: "bold green",
 }
-_STATES: Final[Mapping[SeriesState, str]] = {SeriesState.FOUND: "waiting"}
 _UNITS: Final = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
@@ -106,8 +113,8 @@ def _size(found: CampaignProgress, nights: int | None) -> str:
 
 
 def _span(days: Sequence[str]) -> str:
-    first = _dashed(min(days))
-    last = _dashed(max(days))
+    first = dashed(min(days))
+    last = dashed(max(days))
     count = _many(len(days), "day", "days")
     return f"{count}: {first}" if first == last else f"{count} from {first} to {last}"
 
@@ -159,9 +166,9 @@ def _fact_words(
 ) -> Iterator[tuple[str, str]]:
     counts = found.counts
     yield "studies", f"{counts.studies:,}"
-    yield "series", _series_words(counts.series)
-    yield "images", _image_words(found)
-    yield "rate", _rate_words(found)
+    yield "series", series_words(counts.series)
+    yield "images", image_words(found)
+    yield "rate", rate_words(found.recent)
     if found.campaign.state in (CampaignState.RUNNING, CampaignState.PAUSED):
         yield "end", _end_words(ends_at, now)
     yield from _other_words(found)
@@ -173,38 +180,6 @@ def _other_words(found: CampaignProgress) -> Iterator[tuple[str, str]]:
     if found.rows:
         yield "list", _row_words(found.rows)
     yield "reports", "are delivered" if found.campaign.options.delivers else "stay in Hilum"
-
-
-def _series_words(series: Mapping[SeriesState, int]) -> str:
-    words = [
-        f"{series[state]:,} {_STATES.get(state) or _plain(state)}"
-        for state in SeriesState
-        if series.get(state)
-    ]
-    return ", ".join(words) or "none"
-
-
-def _image_words(found: CampaignProgress) -> str:
-    counts = found.counts
-    words = [
-        f"{counts.images_expected:,} listed",
-        f"{counts.images_received:,} received",
-        f"{counts.images_analysed:,} analysed",
-        f"{counts.images_not_analysed:,} not analysed",
-    ]
-    if found.images_missing:
-        words.append(f"{found.images_missing:,} missing")
-    return ", ".join(words)
-
-
-def _rate_words(found: CampaignProgress) -> str:
-    recent = found.recent
-    if not recent.series_in_hour:
-        return "no series ended in the last hour"
-    return (
-        f"{recent.series_a_minute:,.1f} series and {recent.images_a_minute:,.1f} images a minute in"
-        f" the last hour, {recent.series_a_minute_now:,.1f} series in the last ten minutes"
-    )
 
 
 def _row_words(rows: Mapping[RowOutcome, int]) -> str:
@@ -254,7 +229,7 @@ def _day_columns() -> Table:
 
 
 def _label(period: str) -> Text:
-    return Text(_dashed(period) or "no date")
+    return Text(dashed(period) or "no date")
 
 
 def _read(series: Mapping[SeriesState, int]) -> int:
@@ -310,7 +285,7 @@ def _doubts(found: CampaignProgress) -> list[RenderableType]:
     if not doubts:
         return []
     lines = [
-        _shown(f"{_dashed(item.day)}: {item.text}" if item.day else item.text)
+        _shown(f"{dashed(item.day)}: {item.text}" if item.day else item.text)
         for item in doubts[:_MOST_DOUBTS]
     ]
     if len(doubts) > _MOST_DOUBTS:
@@ -335,11 +310,6 @@ def _columns() -> Table:
 def _shown(text: str) -> str:
     """Without control characters: a source's own words must not move the cursor."""
     return "".join(character if character.isprintable() else "?" for character in text)
-
-
-def _dashed(key: str) -> str:
-    """`20190314` as `2019-03-14`."""
-    return "-".join(part for part in (key[:4], key[4:_MONTH_LETTERS], key[_MONTH_LETTERS:]) if part)
 
 
 def _plain(word: str) -> str:

@@ -52,6 +52,7 @@ _HOUR: Final = 3600.0
 _READ: Final = (CampaignImageState.READ, CampaignImageState.RELEASED)
 _OVER: Final = (CampaignState.FINISHED, CampaignState.CANCELLED)
 _MONTH_LETTERS: Final = 6  # of YYYYMMDD
+_WORDS: Final[Mapping[SeriesState, str]] = {SeriesState.FOUND: "waiting"}
 _ImageGroups = Mapping[tuple[str, str | None], int]
 Days = Mapping[str, Mapping[SeriesState, int]]
 
@@ -121,6 +122,45 @@ class CampaignProgress(CampaignOverview):
         if self.campaign.state is not CampaignState.RUNNING or not rate:
             return None
         return left / rate * 60.0
+
+
+def series_words(series: Mapping[SeriesState, int]) -> str:
+    """Return the numbers of series by state, for people."""
+    words = [
+        f"{series[state]:,} {_WORDS.get(state) or state.replace('_', ' ')}"
+        for state in SeriesState
+        if series.get(state)
+    ]
+    return ", ".join(words) or "none"
+
+
+def image_words(found: CampaignProgress) -> str:
+    """Return the numbers of images, for people."""
+    counts = found.counts
+    words = [
+        f"{counts.images_expected:,} listed",
+        f"{counts.images_received:,} received",
+        f"{counts.images_analysed:,} analysed",
+        f"{counts.images_not_analysed:,} not analysed",
+    ]
+    if found.images_missing:
+        words.append(f"{found.images_missing:,} missing")
+    return ", ".join(words)
+
+
+def rate_words(recent: RecentProgress) -> str:
+    """Return the rates of the last hour and of the last ten minutes, for people."""
+    if not recent.series_in_hour:
+        return "no series ended in the last hour"
+    return (
+        f"{recent.series_a_minute:,.1f} series and {recent.images_a_minute:,.1f} images a minute in"
+        f" the last hour, {recent.series_a_minute_now:,.1f} series in the last ten minutes"
+    )
+
+
+def dashed(key: str) -> str:
+    """Return `20190314` as `2019-03-14`, and `201903` as `2019-03`."""
+    return "-".join(part for part in (key[:4], key[4:6], key[6:]) if part)
 
 
 def by_month(days: Days) -> dict[str, dict[SeriesState, int]]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from hilum.api.pages.formatting import count
 from hilum.domain import SeriesState
-from hilum.store.queries.campaigns import Days, by_month
+from hilum.store.queries.campaigns import Days, by_month, dashed
 
 MOST_DAYS: Final = 120  # of which each has a square of its own
 _STEPS: Final = 4  # of colour, from nothing read to all
@@ -99,11 +99,6 @@ def _rows(counts: Days, letters: int, columns: int) -> list[GridRow]:
         squares = found.setdefault(key[:letters], [None] * columns)
         squares[int(key[letters:]) - 1] = _square(dashed(key), states)
     return [GridRow(dashed(key), squares) for key, squares in found.items()]
-
-
-def dashed(key: str) -> str:
-    """Return `20190314` as `2019-03-14`, and `201903` as `2019-03`."""
-    return "-".join(part for part in (key[:4], key[4:6], key[6:]) if part)
 
 
 def _sum(states: Sequence[Mapping[SeriesState, int]]) -> dict[SeriesState, int]:

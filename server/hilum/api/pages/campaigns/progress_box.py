@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hilum.api.pages.campaigns.day_grid import DayGrid, dashed, day_grid, grid_words
+from hilum.api.pages.campaigns.day_grid import DayGrid, day_grid, grid_words
 from hilum.api.pages.destination_boxes import ButtonAction
 from hilum.api.pages.formatting import Chip, Moment, Tone, count, meaning, moment, plain
 from hilum.domain import (
@@ -21,7 +21,14 @@ from hilum.domain import (
     SeriesReason,
     SeriesState,
 )
-from hilum.store.queries.campaigns import CampaignOverview, CampaignProgress
+from hilum.store.queries.campaigns import (
+    CampaignOverview,
+    CampaignProgress,
+    dashed,
+    image_words,
+    rate_words,
+    series_words,
+)
 
 Item = Mapping[str, Any]
 _TONES: Final[Mapping[CampaignState, Tone]] = {
@@ -57,7 +64,6 @@ _ROWS: Final[Mapping[RowOutcome, str]] = {
     RowOutcome.REFUSED: "are refused: no identifier",
     RowOutcome.DUPLICATE: "repeat another row",
 }
-_STATES: Final[Mapping[SeriesState, str]] = {SeriesState.FOUND: "waiting"}
 _MIB: Final = 1 << 20
 
 
@@ -209,9 +215,9 @@ def _facts(found: CampaignProgress, ends_at: float | None, now: float) -> list[t
     counts = found.counts
     facts = [
         ("Studies", f"{counts.studies:,}"),
-        ("Series", _series_words(counts)),
-        ("Images", _image_words(found)),
-        ("Rate", _rate(found)),
+        ("Series", series_words(counts.series)),
+        ("Images", image_words(found)),
+        ("Rate", rate_words(found.recent)),
         ("Expected end", _end(known.state, ends_at, now)),
         ("Hours", _hours(known)),
         ("Reports", "go to the destinations" if known.options.delivers else "stay in Hilum"),
@@ -230,38 +236,6 @@ def _hours(known: Campaign) -> str:
         return ", ".join(known.options.hours)
     is_built_in = known.source in (ARCHIVE, FILES, PICTURES)
     return "at any time" if is_built_in or known.options.hours == () else "those of its source"
-
-
-def _series_words(counts: CampaignCounts) -> str:
-    words = [
-        f"{counts.series[state]:,} {_STATES.get(state) or plain(state)}"
-        for state in SeriesState
-        if counts.series.get(state)
-    ]
-    return ", ".join(words) or "none"
-
-
-def _image_words(found: CampaignProgress) -> str:
-    counts = found.counts
-    words = [
-        f"{counts.images_expected:,} listed",
-        f"{counts.images_received:,} received",
-        f"{counts.images_analysed:,} analysed",
-        f"{counts.images_not_analysed:,} not analysed",
-    ]
-    if found.images_missing:
-        words.append(f"{found.images_missing:,} missing")
-    return ", ".join(words)
-
-
-def _rate(found: CampaignProgress) -> str:
-    recent = found.recent
-    if not recent.series_in_hour:
-        return "no series ended in the last hour"
-    return (
-        f"{recent.series_a_minute:,.1f} series and {recent.images_a_minute:,.1f} images a minute in"
-        f" the last hour, {recent.series_a_minute_now:,.1f} series in the last ten minutes"
-    )
 
 
 def _end(state: CampaignState, ends_at: float | None, now: float) -> str:
