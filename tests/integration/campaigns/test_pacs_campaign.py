@@ -201,9 +201,11 @@ def test_success_before_sending_is_no_success_while_the_destination_is_down(
         reading.plan()
         reading.run(tiny.release.id)
         reading.fetch()
-        wait_for(lambda: ("not_received", 1) in reading.series("reason"), 180, what="a loss")
+        lost = [("dead", "not_received", len(old))]
+        wait_for(lambda: reading.series("state, reason") == lost, 120, what="the losses")
         assert reading.readings() == []
         set_destination(archive, listener.port)
+        reading.order("retry")
         reading.finish()
 
     assert reading.readings() == analysed(old)

@@ -14,7 +14,6 @@ from hilum.retrieve.dimse import association
 from hilum.retrieve.dimse.source import CGetImageSource, CMoveImageSource, DimseImageSource
 from hilum.retrieve.source import Answers, FetchReport, FetchRequest, Level, Query, SourceError
 from hilum.settings import CGetSource, CMoveSource
-from tests.support.campaigns.memory_store import MemoryStore
 from tests.support.machine.waiting import wait_for
 from tests.support.peers.archives import (
     CALLING_TITLE,
@@ -27,6 +26,7 @@ from tests.support.peers.archives import (
 )
 from tests.support.peers.peers import free_port
 from tests.support.peers.scripted_archive import Ending, ScriptedArchive
+from tests.support.retrieve.kept_objects import MemoryStore
 
 SERIES = archived_series("1.2.3.4", 3)
 STUDIES = Query(Level.STUDY, {"StudyDate": "20190102", "StudyInstanceUID": ""}, 5)
@@ -398,6 +398,7 @@ def test_an_idle_association_is_released_and_opened_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(association, "_IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(association, "_REUSED_SECONDS", 0.04)  # less, as there
     with ScriptedArchive(answers=studies(1)) as archive, source_of(archive) as source:
         source.find(STUDIES)
         wait_for(lambda: archive.associations[0].is_released)

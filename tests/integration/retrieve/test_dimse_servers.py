@@ -18,7 +18,6 @@ from hilum.domain import ExpectedImage
 from hilum.retrieve.dimse.source import CGetImageSource, CMoveImageSource, DimseImageSource
 from hilum.retrieve.source import FetchReport, FetchRequest, Level, Query, SourceError
 from hilum.settings import CGetSource, CMoveSource
-from tests.support.campaigns.memory_store import MemoryStore
 from tests.support.machine.waiting import WAIT_SECONDS, wait_for
 from tests.support.peers.archives import (
     ARCHIVE_TITLE,
@@ -31,6 +30,7 @@ from tests.support.peers.archives import (
 )
 from tests.support.peers.peers import Orthanc, free_port
 from tests.support.peers.storage_scp import StorageScp
+from tests.support.retrieve.kept_objects import MemoryStore
 
 SERIES = archived_series("1.2.826.1", 4)
 OTHERS = [archived_series(f"1.2.826.{n}", 1) for n in range(2, 22)]
@@ -174,7 +174,7 @@ def test_a_fetched_object_is_a_part_10_file_of_the_same_pixels(archived: Archive
     store = MemoryStore()
     with closing(archived.source("c-get")) as source:
         fetch(source, SERIES, SERIES.sop_instance_uids[:1], store)
-    (content,) = store.files
+    (content,) = store.stored
     found = pydicom.dcmread(io.BytesIO(content))
 
     assert found.file_meta.MediaStorageSOPInstanceUID == SERIES.sop_instance_uids[0]
@@ -370,7 +370,7 @@ def test_a_compressed_object_comes_as_it_is_stored(synchronous: Archived) -> Non
 
     with closing(synchronous.source("c-get")) as source:
         fetch(source, series, store=store)
-    (content,) = store.files
+    (content,) = store.stored
     found = pydicom.dcmread(io.BytesIO(content))
 
     assert found.file_meta.TransferSyntaxUID == RLELossless

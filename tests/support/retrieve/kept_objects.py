@@ -1,6 +1,11 @@
-"""A store of fetched objects in memory."""
+"""Stores of fetched objects in memory; see `retrieve.source.ObjectStore`."""
 
 from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+
+import pydicom
 
 from hilum.retrieve.source import PartOutcome
 
@@ -47,3 +52,28 @@ class KeptPart:
         assert not self._is_over
         self._is_over = True
         self._kept.abandoned.append(bytes(self._content))
+
+
+class MemoryStore(KeptObjects):
+    """Keeps DICOM objects under their own UIDs; `refuses` counts as `StorageScp` does."""
+
+    def __init__(self, refuses: Callable[[int], bool] = lambda _number: False) -> None:
+        super().__init__()
+        self._refuses = refuses
+        self._asked = 0
+
+    def outcome(self, content: bytes) -> PartOutcome:
+        """Keep a whole object, or refuse it."""
+        self._asked += 1
+        if self._refuses(self._asked):
+            return PartOutcome(_uid_of(content), "the disk is full", is_transient=True)
+        self.stored.append(content)
+        return PartOutcome(_uid_of(content))
+
+    def uids(self) -> Sequence[str]:
+        """What was stored."""
+        return [_uid_of(item) for item in self.stored]
+
+
+def _uid_of(content: bytes) -> str:
+    return str(pydicom.dcmread(io.BytesIO(content)).SOPInstanceUID)

@@ -30,7 +30,7 @@ from hilum.retrieve.dimse.statuses import (
 from hilum.retrieve.source import Answer, Answers, Query, SourceError
 from hilum.settings import DimseSource
 
-# A query may take as long as so many messages: a server may send Pending for ever.
+# A query may take as long as so many messages: a server may send Pending without end.
 _MESSAGES: Final = 10
 _MEDIUM_PRIORITY: Final = 0
 _CHARACTER_SET: Final = 0x00080005

@@ -87,7 +87,7 @@ class PacsAssociation:
         self._assoc = None
         if assoc is None:
             return
-        # Its own thread releases it: `release` of another thread may wait for ever in a race.
+        # Its own thread releases it: `release` of another thread may wait without end in a race.
         assoc.network_timeout = 0.0
         assoc.join(_RELEASE_SECONDS)
         if assoc.is_alive():

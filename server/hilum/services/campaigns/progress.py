@@ -11,7 +11,7 @@ from hilum.store.campaigns.series_queue import ImageRow, SeriesChange, SeriesRow
 
 RETRY_SECONDS: Final = (60.0, 300.0, 1800.0)
 _NEARLINE_SECONDS: Final = 7200.0
-# A series whose request ends the process each time must not be asked for again for ever.
+# A series whose request ends the process each time has to end, too.
 MAXIMUM_INTERRUPTIONS: Final = 20
 
 

@@ -428,7 +428,7 @@ def _image_of(row: Row[Any]) -> ImageRow:
     # The image was asked for again, and its reading will be opened again when it comes.
     lacks_pixels = row.reading_reason == ServerReason.INSTANCE_MISSING and not is_here
     has_ended = row.reading_state in _ENDED_READING and not lacks_pixels
-    is_read = has_ended or _unread_for_ever(row) is not None
+    is_read = has_ended or _why_never_read(row) is not None
     return ImageRow(
         id=row.id,
         series_id=row.series_id,
@@ -449,7 +449,7 @@ def _image_of(row: Row[Any]) -> ImageRow:
     )
 
 
-def _unread_for_ever(row: Row[Any]) -> str | None:
+def _why_never_read(row: Row[Any]) -> str | None:
     """Return why no reading of an image will be opened; None: one may be."""
     if row.reading_state is not None:
         return None
@@ -460,7 +460,7 @@ def _unread_for_ever(row: Row[Any]) -> str | None:
 
 def _reason_of(row: Row[Any]) -> str | None:
     """Return why a reading that has ended gave no numbers; None: it gave some."""
-    if (reason := _unread_for_ever(row)) is not None:
+    if (reason := _why_never_read(row)) is not None:
         return str(reason)
     if row.reading_state == ReadingState.ANALYSED:
         return None
