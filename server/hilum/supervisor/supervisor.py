@@ -37,14 +37,14 @@ from hilum.services.image_decisions import open_decisions
 from hilum.services.launch_spec import LaunchSpec, is_ours, process_name
 from hilum.services.releases.releases import active_releases, keep_releases
 from hilum.services.state_dir import metrics_dir
-from hilum.services.upgrade import migrate_at_rest
+from hilum.services.upgrade import migrate_at_rest, until_done
 from hilum.settings import Receive, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.consistency import begin_archive, require_archive, require_ledger
 from hilum.store.audit.log import AuditLog
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
-from hilum.store.migrations.revision import require_not_newer, require_revision
+from hilum.store.migrations.revision import NotMigrated, require_not_newer, require_revision
 from hilum.store.rollouts.advertised_releases import SUPERVISOR, in_words
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.supervisor.audit_readers import AuditReaders
@@ -207,7 +207,7 @@ class Supervisor:
             require_ledger(url, Archive(self.settings.archive_dir))
             require_not_newer(url)
         else:
-            require_revision(url)
+            until_done(lambda: require_revision(url), math.inf, _say_not_migrated, NotMigrated)
 
     def _require_archive(self) -> None:
         if roles.of(self.role) != {"dispatcher"}:  # it may be on a host that does not see objects
@@ -483,6 +483,11 @@ class Supervisor:
             listening.close()
         self._waker.close()
         log.info("stopped")
+
+
+def _say_not_migrated(problem: str) -> None:
+    """Log that this start waits. Its ports are closed, so probes find it not ready."""
+    log.warning("waits_for_migration", problem=problem, advice="it starts by itself afterwards")
 
 
 @contextlib.contextmanager

@@ -154,7 +154,7 @@ def _revision(url: str) -> Check:
             detail=f"revision {found} is of a newer version of Hilum than this one",
             advice=ADVICE_IF_NEWER,
         )
-    advice = f"This version needs {REVISION}: back up, then `hilum serve` migrates."
+    advice = f"This version needs {REVISION}: back up, then run `hilum migrate`."
     return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
 
 
