@@ -104,6 +104,15 @@ class LedgerSection(Section):
             " hosts (operations.md)."
         ),
     )
+    clock_tolerance_seconds: float = Field(
+        2.0,
+        gt=0,
+        le=60,
+        description=(
+            "A host's clock may differ from that of PostgreSQL by so much. Above it, readiness, a"
+            " metric and `hilum check` report the host (docs/operate/hosts.md)."
+        ),
+    )
 
     @property
     def file(self) -> Path | None:

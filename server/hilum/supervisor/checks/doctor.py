@@ -32,7 +32,7 @@ from hilum.supervisor.checks.api import api_tls, api_tokens, named_tokens
 from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.audit import collector_files, collector_waits
 from hilum.supervisor.checks.check import AS_SERVER, Check, unless_refused
-from hilum.supervisor.checks.hosts import clock, waiting
+from hilum.supervisor.checks.hosts import clock, other_hosts, waiting
 from hilum.supervisor.checks.ledger import ledger_file
 from hilum.supervisor.checks.peers import authority, certificate, gone, peers, revocations
 from hilum.supervisor.checks.ports import port_checks
@@ -285,6 +285,7 @@ def _edited(verbs: RolloutVerbs, configured: str) -> str:
 _IN_LEDGER: Final[Mapping[str, Callable[[Settings], Iterator[Check]]]] = {
     "tokens": named_tokens,
     "clock": clock,
+    "hosts": other_hosts,
     "retention": retention_checks,
     "rollouts": _rollouts,
     "campaigns": campaigns,
