@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from hilum.domain import Host, has_taken_name, host_problems
 from hilum.settings import Receive
 from hilum.store.archive.archive import Free
-from hilum.store.database.engines import DAMAGED, RESTORE
+from hilum.store.database.engines import DAMAGED, READ_ONLY, RESTORE
 
 Role = Literal["receive", "analyse", "deliver"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -56,6 +56,7 @@ class ReadinessFacts:
     hosts: Sequence[Host] = ()
     machine: str = ""
     clock_tolerance_seconds: float = 2.0
+    is_read_only: bool = False
 
 
 def checks(role: Role, facts: ReadinessFacts) -> list[ReadinessCheck]:
@@ -74,6 +75,9 @@ def checks(role: Role, facts: ReadinessFacts) -> list[ReadinessCheck]:
 
 
 def _ledger(facts: ReadinessFacts) -> ReadinessCheck:
+    if facts.is_read_only:
+        advice = "Promote the standby, or name the primary in ledger.url."
+        return ReadinessCheck("ledger", ok=False, detail=READ_ONLY, advice=advice)
     if facts.ledger_problem is None:
         return ReadinessCheck("ledger", ok=True, detail="the ledger answers")
     advice = (

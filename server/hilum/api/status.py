@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, ReadinessFacts, Role, checks
-from hilum.dicom.own_certificate import expires_at
+from hilum.dicom.own_certificate import all_expire_at, expires_at
 from hilum.domain import CampaignState, Host, HostFault, SeriesState, host_problems
 from hilum.errors import Retry
 from hilum.observability.telemetry import Sample
 from hilum.settings import Settings
+from hilum.settings.certificates import authorities, own_certificates
 from hilum.store.archive.archive import Archive, Free
 from hilum.store.queries.campaigns import CampaignOverview
 from hilum.store.queries.views import LedgerViews
@@ -48,9 +50,11 @@ class Observer:
             destinations = self.views.destinations()
             failing = self.views.failing(self.clock() - FAILING_SECONDS)
             hosts = self.views.hosts()
+            is_read_only = self.views.is_read_only()
         except Retry as error:
             return ReadinessFacts(error.detail, self.free(), self.settings.receive)
-        return self.judge(processes, destinations, failing, hosts)
+        facts = self.judge(processes, destinations, failing, hosts)
+        return replace(facts, is_read_only=is_read_only)
 
     def judge(
         self,
@@ -159,23 +163,19 @@ def _of_processes(facts: ReadinessFacts) -> Iterator[Sample]:
 
 
 def _of_certificates(settings: Settings) -> Iterator[Sample]:
-    """Yield the expiry of certificates that can be read; `hilum check` reports the other files."""
-    files = {
-        "receive": settings.receive.tls_certificate_file,
-        "api": settings.api.tls_certificate_file,
-    }
-    files |= {
-        f"destinations.{name}": item.tls_client.certificate_file
-        for name, item in settings.destinations.items()
-        if item.tls_client is not None
-    }
-    files |= {
-        f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()
-    }
-    for section, file in files.items():
-        if file is not None:
-            with contextlib.suppress(OSError):
-                yield "hilum_certificate_expiry_timestamp_seconds", (section,), expires_at(file)
+    """Yield the end of certificates that can be read; `hilum check` reports the other files.
+
+    Of several authorities in a file the next end counts, of those that have not ended.
+    """
+    name = "hilum_certificate_expiry_timestamp_seconds"
+    for section, file in own_certificates(settings).items():
+        with contextlib.suppress(OSError):
+            yield name, (section,), expires_at(file)
+    for section, file in authorities(settings).items():
+        with contextlib.suppress(OSError):
+            ends = all_expire_at(file)
+            holding = [moment for moment in ends if moment > time.time()]
+            yield name, (f"{section} CA",), min(holding, default=max(ends))
 
 
 def _of_queues(queues: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:

@@ -380,8 +380,9 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "hilum_certificate_expiry_timestamp_seconds": (
         (
-            "When a certificate of ours expires, since the epoch. `section`: receive,"
-            " destinations.<name> or commitment.<AE Title>."
+            "When a certificate of the settings expires, since the epoch. `section`: receive, api,"
+            " ledger, triton, audit.syslog, destinations.<name>, sources.<name> or"
+            " commitment.<AE Title>; with CA behind it: an authority's."
         ),
         ("section",),
     ),

@@ -16,6 +16,7 @@ from hilum.settings import Destination
 from hilum.store.admin import conflicts
 from hilum.store.audit import access_tokens
 from hilum.store.database.clocks import moment_in
+from hilum.store.database.engines import read_only
 from hilum.store.installation import heartbeats
 from hilum.store.intake import known_images
 from hilum.store.intake.known_images import KnownDataSet
@@ -283,6 +284,11 @@ class LedgerViews(CampaignViews):
         """Heartbeats, by name; `age_seconds` is the time since the last."""
         with self._snapshot() as connection:
             return heartbeats.processes(connection, self._clock())
+
+    def is_read_only(self) -> bool:
+        """Whether the ledger's server takes no writes now, as a standby of PostgreSQL."""
+        with self._snapshot() as connection:
+            return read_only(connection)
 
     def hosts(self) -> list[Host]:
         """Servers with a heartbeat, by host, with what each says of itself."""
