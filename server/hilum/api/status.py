@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hilum.api.certificates import authorities, own_certificates
 from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, ReadinessFacts, Role, checks
 from hilum.dicom.own_certificate import all_expire_at, expires_at
 from hilum.domain import CampaignState, Host, HostFault, SeriesState, host_problems
 from hilum.errors import Retry
 from hilum.observability.telemetry import Sample
 from hilum.settings import Settings
-from hilum.settings.certificates import authorities, own_certificates
 from hilum.store.archive.archive import Archive, Free
 from hilum.store.queries.campaigns import CampaignOverview
 from hilum.store.queries.views import LedgerViews

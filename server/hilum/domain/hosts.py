@@ -1,4 +1,4 @@
-"""Hosts of one installation: what each says of itself, and what does not fit together."""
+"""Hosts of one installation: the facts of each, and the faults among them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HostFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What a server says of its host and of itself.
+    """Facts of a server and its host.
 
     `machine`: identity of the machine or container, whichever name it has. `revision`: of the
     ledger, as this version needs it. `settings`: subject to digest, of settings that must be the
@@ -109,7 +109,7 @@ class HostProblem:
 
 
 def host_problems(hosts: Sequence[Host], tolerance_seconds: float) -> list[HostProblem]:
-    """Return what does not fit together among the hosts that are alive.
+    """Return the faults among the hosts that are alive.
 
     `tolerance_seconds`: of the difference between a host's clock and the ledger's.
     """

@@ -1,4 +1,4 @@
-"""What this server says of its host, in its heartbeat and before its start."""
+"""Facts of this host, for the heartbeat of its server and for checks before its start."""
 
 from __future__ import annotations
 

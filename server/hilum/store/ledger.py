@@ -764,7 +764,7 @@ class Ledger:
             ]
 
     def hosts(self) -> list[Host]:
-        """Servers with a heartbeat, by host, with what each says of itself."""
+        """Servers with a heartbeat, by host, with the facts in it."""
         with self._reads.begin() as connection:
             return heartbeats.hosts(connection, moment_in(connection, self._clock))
 

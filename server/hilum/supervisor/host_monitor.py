@@ -1,4 +1,4 @@
-"""What this server says of its host in its heartbeat, and what it finds wrong among all hosts."""
+"""Facts of this host for its heartbeat, and the faults among all hosts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ArchiveWatch:
 
     @property
     def archive(self) -> str | None:
-        """What was seen last; None: nothing yet; silent: the last look has not come back."""
+        """The last answer; None: none yet; silent: the last look takes too long."""
         late = time.monotonic() - self._looked_at > _SILENT_SECONDS
         return SILENT_ARCHIVE if late else self._found
 
@@ -126,7 +126,7 @@ class HostMonitor:
         self._say([item for item in found if item.machine == machine()])
 
     def _say(self, found: Sequence[HostProblem]) -> None:
-        """Log what is new of this host's faults, and what is over. The clock has its own events."""
+        """Log new faults of this host, and their end. The clock has its own events."""
         now = {(item.fault, item.detail): item for item in found if item.fault != HostFault.CLOCK}
         for key, item in now.items():
             if key not in self._said:

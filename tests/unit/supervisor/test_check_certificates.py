@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hilum.api.certificates import authorities, own_certificates
 from hilum.dicom.own_certificate import is_named
 from hilum.settings import Api, LedgerSection, Settings
-from hilum.settings.certificates import authorities, own_certificates
 from hilum.supervisor.checks.api import api_tls
 from hilum.supervisor.checks.peers import authority as check_authority
 from hilum.supervisor.checks.peers import certificate

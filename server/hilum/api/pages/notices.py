@@ -30,6 +30,6 @@ def notices(
 
 
 def host_notices(facts: ReadinessFacts) -> Iterator[str]:
-    """Return what does not fit together among the hosts that are alive."""
+    """Return the faults among the hosts that are alive."""
     for problem in host_problems(facts.hosts, facts.clock_tolerance_seconds):
         yield f"{problem.host}: {problem.detail}. {problem.advice}"

@@ -1,7 +1,7 @@
-"""The identity of an archive: a small file in it, which all hosts that mount it read.
+"""The identity of an archive: a small file that all its hosts share.
 
-It names the installation, so that another installation's archive is recognised, and the archive
-itself, so that two archives of one installation are told apart.
+It names the installation, so that another installation's archive is recognised. It names the
+archive itself, so that two archives of one installation differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Heartbeats of processes, and what supervisors say in theirs of their hosts."""
+"""Heartbeats of processes; those of supervisors carry facts of their hosts."""
 
 from __future__ import annotations
 
@@ -68,6 +68,6 @@ def _host(row: Row[Any], children: Sequence[Row[Any]], now: float) -> Host:
     ]
     return replace(
         found,
-        processes=Counter(child.role for child in own),
-        ready=Counter(child.role for child in own if child.is_ready),
+        processes=dict(Counter(child.role for child in own)),
+        ready=dict(Counter(child.role for child in own if child.is_ready)),
     )

@@ -291,7 +291,7 @@ class LedgerViews(CampaignViews):
             return read_only(connection)
 
     def hosts(self) -> list[Host]:
-        """Servers with a heartbeat, by host, with what each says of itself."""
+        """Servers with a heartbeat, by host, with the facts in it."""
         with self._snapshot() as connection:
             return heartbeats.hosts(connection, moment_in(connection, self._clock))
 

@@ -68,7 +68,7 @@ def _times_of_unindexed(archive: Archive) -> dict[str, list[float]]:
 def clock(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Check]:
     """Check whether this host's clock agrees with that of a ledger that other hosts may share.
 
-    SQLite has no clock of its own: there the newest heartbeat must not lie in the future.
+    SQLite has no clock of its own: there the newest heartbeat must not be in the future.
     """
     engine = open_reader(settings.ledger_url)
     try:
@@ -104,7 +104,7 @@ def _clock_of_sqlite(ahead_seconds: float, tolerance_seconds: float) -> Check:
 
 
 def other_hosts(settings: Settings) -> Iterator[Check]:
-    """Check what does not fit together among the servers that run, and this host before its start.
+    """Check for faults among the servers that run, and this host before its start.
 
     This host counts with its settings of now, also where it has a server that runs with others.
     """

@@ -13,7 +13,6 @@ from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import make_url
 
 from hilum.settings import LOOPBACK, Settings
-from hilum.settings.certificates import ledger_files, ledger_words
 from hilum.store.database.engines import (
     DAMAGED,
     READ_ONLY,
@@ -75,12 +74,12 @@ def ledger_server(settings: Settings) -> Iterator[Check]:
 
 def _ledger_tls(settings: Settings) -> Iterator[Check]:
     """Check the files of TLS; and say where the server's certificate is not verified."""
-    files = ledger_files(settings)
+    files = settings.ledger.tls_files
     if "sslcert" in files:
         yield certificate("ledger TLS", files["sslcert"], "sslcert", files.get("sslkey"))
     if "sslrootcert" in files:
         yield authority("ledger CA", files["sslrootcert"], "sslrootcert")
-    mode = ledger_words(settings).get("sslmode", "prefer")
+    mode = settings.ledger.words.get("sslmode", "prefer")
     host = str(libpq_arguments(settings.ledger_url).get("host") or "")
     if mode != "verify-full" and not (host.startswith("/") or host in {"", *LOOPBACK}):
         detail = f"sslmode={mode} does not verify the server: verify-full with sslrootcert does"

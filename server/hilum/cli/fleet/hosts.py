@@ -1,4 +1,4 @@
-"""The hosts of the installation, and what does not fit together among them."""
+"""The hosts of the installation, and the faults among them."""
 
 from __future__ import annotations
 
