@@ -11,7 +11,7 @@ from hilum.api.status import Observer
 from hilum.settings import LedgerSection, Settings, Site
 from hilum.store.database.engines import READ_ONLY
 from hilum.store.queries.views import LedgerViews
-from hilum.supervisor.checks.ledger import ledger_server
+from hilum.supervisor.checks.ledger import ledger_server, ledger_tls
 
 
 def set_read_only(url: str) -> None:
@@ -39,3 +39,18 @@ def test_a_ledger_that_takes_no_writes_is_named(ledger_url: str, tmp_path: Path)
     views.close()
     (ledger,) = (item for item in checks("receive", facts) if item.name == "ledger")
     assert (ledger.ok, ledger.detail) == (False, READ_ONLY)
+
+
+def test_where_the_server_is_not_verified_is_said(tmp_path: Path) -> None:
+    """Without a connection: the files of TLS are looked at before the ledger is."""
+
+    def said(words: str, host: str = "db.hospital.test") -> list[str]:
+        url = f"postgresql+psycopg://hilum@{host}/hilum{words}"
+        settings = Settings(site=Site(state_dir=tmp_path), ledger=LedgerSection(url=url))
+        return [check.detail for check in ledger_tls(settings)]
+
+    assert said("") == [
+        "sslmode=prefer does not verify the server: verify-full with sslrootcert does"
+    ]
+    assert said("?sslmode=verify-full") == []
+    assert said("", "localhost") == []

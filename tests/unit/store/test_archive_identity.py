@@ -16,6 +16,9 @@ from hilum.store.archive.consistency import archive_of, begin_archive, require_a
 from hilum.store.archive.identity import FILE_NAME, begin_identity, read_identity
 from tests.support.ledger.ledgers import migrated_sqlite
 
+OURS = "7f3c0c62-7b5a-4b8e-9d53-0d4d7d1d2c11"
+THEIRS = "e1a8d6aa-2f37-4c46-8b5b-6e3c0a4f9b22"
+
 
 def ledger_in(folder: Path, namespace: str) -> str:
     """Return the URL of a ledger of an installation of its own."""
@@ -32,14 +35,14 @@ def ledger_in(folder: Path, namespace: str) -> str:
 
 def test_the_first_host_draws_the_identity_and_all_others_see_it(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as hosts:
-        drawn = list(hosts.map(lambda _: begin_identity(tmp_path, "ours"), range(8)))
+        drawn = list(hosts.map(lambda _: begin_identity(tmp_path, OURS), range(8)))
     assert len(set(drawn)) == 1
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
 def test_an_archive_of_another_installation_takes_no_object(tmp_path: Path) -> None:
-    ours = ledger_in(tmp_path / "ours", "ours")
-    theirs = ledger_in(tmp_path / "theirs", "theirs")
+    ours = ledger_in(tmp_path / "ours", OURS)
+    theirs = ledger_in(tmp_path / "theirs", THEIRS)
     archive = Archive(tmp_path / "archive")
     begin_archive(theirs, archive)
     for refuse in (begin_archive, require_archive):
@@ -50,7 +53,7 @@ def test_an_archive_of_another_installation_takes_no_object(tmp_path: Path) -> N
 
 
 def test_two_archives_of_one_installation_are_told_apart(tmp_path: Path) -> None:
-    url = ledger_in(tmp_path / "ledger", "ours")
+    url = ledger_in(tmp_path / "ledger", OURS)
     first = Archive(tmp_path / "first")
     second = Archive(tmp_path / "second")
     for archive in (first, second):
@@ -59,7 +62,7 @@ def test_two_archives_of_one_installation_are_told_apart(tmp_path: Path) -> None
 
 
 def test_an_archive_of_an_earlier_version_gets_its_identity_and_keeps_it(tmp_path: Path) -> None:
-    url = ledger_in(tmp_path / "ledger", "ours")
+    url = ledger_in(tmp_path / "ledger", OURS)
     archive = Archive(tmp_path / "archive")
     archive.make()
     begin_archive(url, archive)
@@ -69,7 +72,7 @@ def test_an_archive_of_an_earlier_version_gets_its_identity_and_keeps_it(tmp_pat
 
 
 def test_an_empty_mount_point_is_no_archive(tmp_path: Path) -> None:
-    url = ledger_in(tmp_path / "ledger", "ours")
+    url = ledger_in(tmp_path / "ledger", OURS)
     archive = Archive(tmp_path / "archive")
     begin_archive(url, archive)
     shutil.rmtree(archive.root)

@@ -7,7 +7,6 @@ archive itself, so that two archives of one installation differ.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import uuid
@@ -15,21 +14,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-FILE_NAME: Final = "identity.json"
+FILE_NAME: Final = "hilum-archive.json"
 _DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveIdentity:
-    """`installation`: a digest of the ledger's namespace; `archive`: drawn with the file."""
+    """`installation`: the number of the ledger's installation; `archive`: drawn with the file."""
 
     installation: str
     archive: str
 
 
 def installation_of(namespace: str) -> str:
-    """Return the name of the installation whose ledger has this namespace."""
-    return hashlib.sha256(namespace.encode()).hexdigest()[:_DIGITS]
+    """Return the number of the installation whose ledger has this namespace, a UUID."""
+    return uuid.UUID(namespace).hex[:_DIGITS]
 
 
 def read_identity(root: Path) -> ArchiveIdentity | None:

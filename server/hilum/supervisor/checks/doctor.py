@@ -33,7 +33,7 @@ from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.audit import collector_files, collector_waits
 from hilum.supervisor.checks.check import AS_SERVER, Check, unless_refused
 from hilum.supervisor.checks.hosts import clock, other_hosts, waiting
-from hilum.supervisor.checks.ledger import ledger_file, ledger_server
+from hilum.supervisor.checks.ledger import ledger_file, ledger_server, ledger_tls
 from hilum.supervisor.checks.peers import authority, certificate, gone, peers, revocations
 from hilum.supervisor.checks.ports import port_checks
 from hilum.supervisor.checks.reports import reports, withheld
@@ -55,6 +55,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from unless_refused("access", access(settings))
     yield from unless_refused("secrets", secrets(settings, settings_file))
     yield from unless_refused("files", usable(settings))
+    yield from unless_refused("ledger TLS", ledger_tls(settings))
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     if all(check.ok for check in ledger):
         yield from (file := list(_file_checks(settings)))
