@@ -56,7 +56,7 @@ def serve(
     with settings_explained():
         role = roles.parse(role)
     settings = settings_of(config)
-    with settings_explained(), hold(settings, role):
+    with settings_explained(), hold(settings, role) as held:
         from hilum.observability import telemetry  # noqa: PLC0415 - its metrics go to the folder of `hold`
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
@@ -65,7 +65,7 @@ def serve(
             "api" in roles.of(role) and sys.stdout.isatty()
         ):  # a journal would show the link to others
             print(f"Pages, once and within ten minutes: {login_link(settings)}", flush=True)
-        raise typer.Exit(Supervisor(settings, role, actor=actor_here()).run())
+        raise typer.Exit(Supervisor(settings, role, actor=actor_here(), held=held).run())
 
 
 @app.command()

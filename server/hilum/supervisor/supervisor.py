@@ -36,7 +36,7 @@ from hilum.services import roles
 from hilum.services.image_decisions import open_decisions
 from hilum.services.launch_spec import LaunchSpec, is_ours, process_name
 from hilum.services.releases.releases import active_releases, keep_releases
-from hilum.services.state_dir import metrics_dir
+from hilum.services.state_dir import HeldRoles, metrics_dir
 from hilum.services.upgrade import migrate_at_rest, until_done
 from hilum.settings import Receive, Settings
 from hilum.store.archive.archive import Archive
@@ -100,6 +100,7 @@ class Supervisor:
     role: str = roles.ALL
     stop: threading.Event = field(default_factory=threading.Event)
     actor: Actor = field(default_factory=lambda: Actor("hilum", Channel.CLI))
+    held: HeldRoles | None = None
     _waker: WakeupPipe = field(default_factory=WakeupPipe)
     _children: list[Child] = field(default_factory=list)
     _listening: dict[str, socket.socket] = field(default_factory=dict)
@@ -212,7 +213,9 @@ class Supervisor:
             require_ledger(url, Archive(self.settings.archive_dir))
             require_not_newer(url)
         else:
-            until_done(lambda: require_revision(url), math.inf, _say_not_migrated, NotMigrated)
+            # else `hilum migrate` on this host would take us for a server at work
+            with contextlib.nullcontext() if self.held is None else self.held.resting():
+                until_done(lambda: require_revision(url), math.inf, _say_not_migrated, NotMigrated)
 
     def _require_archive(self) -> None:
         if roles.of(self.role) != {"dispatcher"}:  # it may be on a host that does not see objects
