@@ -59,7 +59,7 @@ def show(found: list[dict[str, Any]]) -> None:
 def _cells(item: Mapping[str, Any]) -> tuple[str, ...]:
     offset = item["clock_offset_seconds"]
     return (
-        item["host"],
+        _both_ends(item["host"]),
         item["roles"],
         item["version"],
         item["revision"],
@@ -77,6 +77,13 @@ def _line(cells: tuple[str, ...]) -> str:
 
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 1]}~"
+
+
+def _both_ends(name: str) -> str:
+    """Return a host name without its middle: names of pods differ at their ends."""
+    width = _LONGEST[0]
+    kept = (width - 1) // 2
+    return name if len(name) <= width else f"{name[: width - 1 - kept]}~{name[-kept:]}"
 
 
 def _age(seconds: float) -> str:
