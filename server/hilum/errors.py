@@ -73,3 +73,10 @@ class ConfigurationError(Exception):
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class NotYet(ConfigurationError):
+    """As its base; but it may end without new settings, so a caller may wait and try again.
+
+    Examples: another host migrates the ledger, or a database starts.
+    """

@@ -159,9 +159,9 @@ class Dependencies:
     """The shared objects of one application.
 
     `default_roles`: the roles that /health/ready judges by default, and /metrics always. `host`:
-    only heartbeats of this host count. `identifiers`: search and display of patient identifiers;
-    None: off. `shared_seconds`: the longest age of a scrape, or of the facts of readiness, that
-    serves another request.
+    only heartbeats of this host count. `machine`: the identity of this one. `identifiers`: search
+    and display of patient identifiers; None: off. `shared_seconds`: the longest age of a scrape, or
+    of the facts of readiness, that serves another request.
     """
 
     settings: Settings
@@ -173,6 +173,7 @@ class Dependencies:
     result_schema: Path | None = None
     default_roles: tuple[Role, ...] = ROLES
     host: str | None = None
+    machine: str = ""
     clock: Callable[[], float] = time.time
     probe: Probe | None = None
     decisions: Decisions | None = None
@@ -203,7 +204,9 @@ class Dependencies:
     @property
     def observer(self) -> Observer:
         """Looks at this installation's state."""
-        return Observer(self.settings, self.views, self.clock, self.host, self.default_roles)
+        return Observer(
+            self.settings, self.views, self.clock, self.host, self.default_roles, self.machine
+        )
 
 
 async def _parts(request: Request) -> Dependencies:

@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from hilum.domain import Host, has_taken_name, host_problems
 from hilum.settings import Receive
 from hilum.store.archive.archive import Free
-from hilum.store.database.engines import DAMAGED, RESTORE
+from hilum.store.database.engines import DAMAGED, READ_ONLY, RESTORE
 
 Role = Literal["receive", "analyse", "deliver"]
 ROLES: tuple[Role, ...] = get_args(Role)
@@ -40,7 +41,8 @@ class ReadinessFacts:
     """The facts at one moment.
 
     `ledger_problem` None: the ledger answers. `host` None: processes of every host count. `free` of
-    the archive's file system; None: that fails. `limits` are its watermarks.
+    the archive's file system; None: that fails. `limits` are its watermarks. `machine`: the
+    identity of this host.
     """
 
     ledger_problem: str | None
@@ -51,6 +53,10 @@ class ReadinessFacts:
     failing: Mapping[str, int] = field(default_factory=dict)
     destinations: Collection[str] = ()
     host: str | None = None
+    hosts: Sequence[Host] = ()
+    machine: str = ""
+    clock_tolerance_seconds: float = 2.0
+    is_read_only: bool = False
 
 
 def checks(role: Role, facts: ReadinessFacts) -> list[ReadinessCheck]:
@@ -59,6 +65,8 @@ def checks(role: Role, facts: ReadinessFacts) -> list[ReadinessCheck]:
     Inference is no concern of `receive`: routers must always find the listener.
     """
     found = [_ledger(facts), _process(_PROCESS[role], facts)]
+    if facts.hosts:
+        found.append(_hosts(facts))
     if role == "receive":
         found.append(_disk(facts))
     if role == "deliver":
@@ -67,6 +75,9 @@ def checks(role: Role, facts: ReadinessFacts) -> list[ReadinessCheck]:
 
 
 def _ledger(facts: ReadinessFacts) -> ReadinessCheck:
+    if facts.is_read_only:
+        advice = "Promote the standby, or name the primary in ledger.url."
+        return ReadinessCheck("ledger", ok=False, detail=READ_ONLY, advice=advice)
     if facts.ledger_problem is None:
         return ReadinessCheck("ledger", ok=True, detail="the ledger answers")
     advice = (
@@ -106,6 +117,25 @@ def _dead(process: str, ages: Sequence[float]) -> ReadinessCheck:
         detail=f"no {process} is alive, {seen}",
         advice=f"Start `hilum serve` with this role, or read the {process}'s log.",
     )
+
+
+def _hosts(facts: ReadinessFacts) -> ReadinessCheck:
+    """Return the faults among hosts. They are notes, but for a name that another machine had.
+
+    A load balancer has to leave that machine, and no other one.
+    """
+    problems = [
+        problem
+        for problem in host_problems(facts.hosts, facts.clock_tolerance_seconds)
+        if facts.host is None or problem.machine == facts.machine
+    ]
+    count = len({host.facts.machine for host in facts.hosts if host.is_alive})
+    detail = "; ".join(
+        [f"{count} alive", *(f"{problem.host}: {problem.detail}" for problem in problems)]
+    )
+    advice = " ".join(dict.fromkeys(problem.advice for problem in problems)) or None
+    is_own = not has_taken_name(facts.hosts, facts.machine)
+    return ReadinessCheck("hosts", is_own, detail, advice)
 
 
 def _disk(facts: ReadinessFacts) -> ReadinessCheck:

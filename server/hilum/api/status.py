@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from hilum.api.certificates import authorities, own_certificates
 from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, ReadinessFacts, Role, checks
-from hilum.dicom.own_certificate import expires_at
-from hilum.domain import CampaignState, SeriesState
+from hilum.dicom.own_certificate import all_expire_at, expires_at
+from hilum.domain import CampaignState, Host, HostFault, SeriesState, host_problems
 from hilum.errors import Retry
 from hilum.observability.telemetry import Sample
 from hilum.settings import Settings
@@ -30,7 +32,8 @@ _DAY_SECONDS = 86400.0
 class Observer:
     """Looks at the ledger, its heartbeats and the disk.
 
-    `host` given: only processes of that host count, which judges its own `roles`.
+    `host` given: only processes of that host count, which judges its own `roles`. `machine`: the
+    identity of this one.
     """
 
     settings: Settings
@@ -38,6 +41,7 @@ class Observer:
     clock: Callable[[], float]
     host: str | None = None
     roles: tuple[Role, ...] = ROLES
+    machine: str = ""
 
     def facts(self) -> ReadinessFacts:
         """Return the facts behind readiness; a ledger that does not answer is one of them."""
@@ -45,20 +49,35 @@ class Observer:
             processes = self.views.processes()
             destinations = self.views.destinations()
             failing = self.views.failing(self.clock() - FAILING_SECONDS)
+            hosts = self.views.hosts()
+            is_read_only = self.views.is_read_only()
         except Retry as error:
             return ReadinessFacts(error.detail, self.free(), self.settings.receive)
-        return self.judge(processes, destinations, failing)
+        facts = self.judge(processes, destinations, failing, hosts)
+        return replace(facts, is_read_only=is_read_only)
 
     def judge(
-        self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]
+        self,
+        processes: Sequence[Item],
+        destinations: Sequence[Item],
+        failing: Sequence[Item],
+        hosts: Sequence[Host],
     ) -> ReadinessFacts:
         """Return the same from answers that the ledger has given already."""
         paused = {item["name"] for item in destinations if item["is_paused"]}
         counts = {item["destination"]: item["items"] for item in failing}
-        limits = self.settings.receive
-        configured = self.settings.destinations
         return ReadinessFacts(
-            None, self.free(), limits, processes, paused, counts, configured, self.host
+            None,
+            self.free(),
+            self.settings.receive,
+            processes,
+            paused,
+            counts,
+            self.settings.destinations,
+            self.host,
+            hosts,
+            self.machine,
+            self.settings.ledger.clock_tolerance_seconds,
         )
 
     def free(self) -> Free | None:
@@ -114,6 +133,25 @@ def _of_facts(facts: ReadinessFacts, roles: Iterable[Role]) -> Iterator[Sample]:
     for name in sorted(facts.destinations):
         yield "hilum_destination_paused", (name,), name in facts.paused
     yield from _of_processes(facts)
+    yield from _of_hosts(facts)
+
+
+def _of_hosts(facts: ReadinessFacts) -> Iterator[Sample]:
+    """Yield clocks of hosts that are alive, and counts of faults, zeros too.
+
+    Of several servers of one host name the clock that differs most.
+    """
+    offsets: dict[str, float] = {}
+    for host in facts.hosts:
+        offset = host.facts.clock_offset_seconds
+        if host.is_alive and offset is not None:
+            offsets[host.host] = max(offset, offsets.get(host.host, 0.0), key=abs)
+    for name, offset in offsets.items():
+        yield "hilum_clock_offset_seconds", (name,), offset
+    problems = host_problems(facts.hosts, facts.clock_tolerance_seconds)
+    counts = Counter(problem.fault for problem in problems)
+    for fault in HostFault:
+        yield "hilum_host_problems", (fault,), counts[fault]
 
 
 def _of_processes(facts: ReadinessFacts) -> Iterator[Sample]:
@@ -125,23 +163,19 @@ def _of_processes(facts: ReadinessFacts) -> Iterator[Sample]:
 
 
 def _of_certificates(settings: Settings) -> Iterator[Sample]:
-    """Yield the expiry of certificates that can be read; `hilum check` reports the other files."""
-    files = {
-        "receive": settings.receive.tls_certificate_file,
-        "api": settings.api.tls_certificate_file,
-    }
-    files |= {
-        f"destinations.{name}": item.tls_client.certificate_file
-        for name, item in settings.destinations.items()
-        if item.tls_client is not None
-    }
-    files |= {
-        f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()
-    }
-    for section, file in files.items():
-        if file is not None:
-            with contextlib.suppress(OSError):
-                yield "hilum_certificate_expiry_timestamp_seconds", (section,), expires_at(file)
+    """Yield the end of certificates that can be read; `hilum check` reports the other files.
+
+    Of several authorities in a file the next end counts, of those that have not ended.
+    """
+    name = "hilum_certificate_expiry_timestamp_seconds"
+    for section, file in own_certificates(settings).items():
+        with contextlib.suppress(OSError):
+            yield name, (section,), expires_at(file)
+    for section, file in authorities(settings).items():
+        with contextlib.suppress(OSError):
+            ends = all_expire_at(file)
+            holding = [moment for moment in ends if moment > time.time()]
+            yield name, (f"{section} CA",), min(holding, default=max(ends))
 
 
 def _of_queues(queues: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:

@@ -29,6 +29,7 @@ from hilum.cli import (
     triton,
 )
 from hilum.cli.campaigns import campaign, compare, export, sources, status
+from hilum.cli.fleet import hosts, ledger
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
@@ -44,8 +45,10 @@ __all__ = [
     "destinations",
     "export",
     "find",
+    "hosts",
     "import_release",
     "ingest",
+    "ledger",
     "main",
     "models",
     "parse_peer",

@@ -96,6 +96,8 @@ retention_app = typer.Typer(
 app.add_typer(retention_app, name="retention")
 token_app = typer.Typer(help="Tokens for REST and the pages.", no_args_is_help=True)
 app.add_typer(token_app, name="token")
+ledger_app = typer.Typer(help="The ledger that all hosts share.", no_args_is_help=True)
+app.add_typer(ledger_app, name="ledger")
 images_app = typer.Typer(help="Single images.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 
@@ -174,6 +176,11 @@ def ended(status: int, *problems: str) -> typer.Exit:
     for problem in problems:
         print(f"hilum: {problem}", file=sys.stderr)
     return typer.Exit(status)
+
+
+def waiting(problem: str) -> None:
+    """Print on standard error why a command waits."""
+    print(f"hilum: waits: {problem}", file=sys.stderr, flush=True)
 
 
 def require_known(noun: str, given: str, known: Iterable[str]) -> None:

@@ -18,6 +18,7 @@ from hilum.cli.frame import (
     performs,
     settings_explained,
     settings_of,
+    waiting,
 )
 from hilum.cli.tokens import login_link
 from hilum.services import roles
@@ -55,7 +56,7 @@ def serve(
     with settings_explained():
         role = roles.parse(role)
     settings = settings_of(config)
-    with settings_explained(), hold(settings, role):
+    with settings_explained(), hold(settings, role) as held:
         from hilum.observability import telemetry  # noqa: PLC0415 - its metrics go to the folder of `hold`
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
@@ -64,7 +65,7 @@ def serve(
             "api" in roles.of(role) and sys.stdout.isatty()
         ):  # a journal would show the link to others
             print(f"Pages, once and within ten minutes: {login_link(settings)}", flush=True)
-        raise typer.Exit(Supervisor(settings, role, actor=actor_here()).run())
+        raise typer.Exit(Supervisor(settings, role, actor=actor_here(), held=held).run())
 
 
 @app.command()
@@ -95,16 +96,29 @@ def _show(finding: Check) -> None:
 
 @app.command()
 @performs(Verb.MIGRATE)
-def migrate(config: Config = None) -> None:
+def migrate(
+    config: Config = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help=(
+                "Seconds to wait for a ledger that does not answer yet, and for servers of the"
+                " earlier version to stop."
+            ),
+        ),
+    ] = 0.0,
+) -> None:
     """Bring the ledger to the revision of this version.
 
     `hilum serve` (role all) does it by itself; back up first.
 
-    A server that works with it has to be stopped before.
+    A server that works with it has to be stopped before. On other hosts `hilum ledger wait` waits
+    for this.
     """
     settings = settings_of(config)
     from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
-    from hilum.services.upgrade import migrate_at_rest  # noqa: PLC0415 - the same
+    from hilum.services.upgrade import migrate_at_rest, until_done  # noqa: PLC0415 - the same
     from hilum.store.archive.archive import Archive  # noqa: PLC0415 - imports the ledger
     from hilum.store.archive.consistency import require_ledger  # noqa: PLC0415 - the same
     from hilum.store.database.engines import place_of_ledger  # noqa: PLC0415 - the same
@@ -112,10 +126,11 @@ def migrate(config: Config = None) -> None:
 
     with explained():
         require_same_user(settings)
-        require_ledger(settings.ledger_url, Archive(settings.archive_dir))
+        archive = Archive(settings.archive_dir)
+        until_done(lambda: require_ledger(settings.ledger_url, archive), wait, waiting)
         make_state_folder(settings)
         is_new = current_revision(settings.ledger_url) is None
-        revision = migrate_at_rest(settings)
+        revision = until_done(lambda: migrate_at_rest(settings), wait, waiting)
         with acting(settings) as deed:  # its table may be new
             deed.detail = f"revision {revision}"
     print(

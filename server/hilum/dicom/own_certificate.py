@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import math
 import re
@@ -17,6 +18,9 @@ CERTIFICATE_HAS_EXPIRED: Final = 10
 
 It concerns the certificate or one that signed it.
 """
+# X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL.
+_OTHER_NAME: Final = (62, 64)
+_TURNS: Final = 4
 # The labels that OpenSSL takes (PEM_read_bio_X509_AUX). Data that it may add after a trusted one is
 # ignored.
 _PEM_CRL: Final = re.compile("-----BEGIN X509 CRL-----([^-]*)-----END ")
@@ -40,6 +44,50 @@ def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path |
         raise OSError(errno.EINVAL, "the key must not be encrypted", str(key))
 
     context.load_cert_chain(certificate, key, refuse)
+
+
+def key_problem(certificate: Path, key: Path | None) -> str:
+    """Return why certificate and key cannot be used together; empty: they belong together."""
+    try:
+        load_own_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), certificate, key)
+    except ssl.SSLError as error:
+        reason = (error.reason or "no PEM").lower().replace("_", " ")
+        return f"certificate and key are not usable together ({reason})"
+    except OSError as error:
+        return f"{error.filename or certificate}: {error.strerror or type(error).__name__}"
+    return ""
+
+
+def is_named(certificate: Path, key: Path, name: str) -> bool:
+    """Return whether a client that connects by this name accepts the name in our certificate.
+
+    A handshake within this process decides, by OpenSSL's rules (RFC 6125). Neither its authority
+    nor its end matters here. Raises OSError for files that cannot be used.
+    """
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_own_certificate(server, certificate, key)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.load_verify_locations(cafile=certificate)
+    client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+    to_server = ssl.MemoryBIO()
+    to_client = ssl.MemoryBIO()
+    ends = (
+        client.wrap_bio(to_client, to_server, server_hostname=name),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    )
+    try:
+        _shake(ends)
+    except ssl.SSLCertVerificationError as error:
+        return error.verify_code not in _OTHER_NAME
+    return True
+
+
+def _shake(ends: tuple[ssl.SSLObject, ssl.SSLObject]) -> None:
+    """Let both ends take turns until the client has seen the certificate."""
+    for _ in range(_TURNS):
+        for end in ends:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                end.do_handshake()
 
 
 def expires_at(certificate: Path) -> float:

@@ -322,6 +322,20 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),
     "hilum_processes_ready": ("Processes that say that they can work.", ("role",)),
+    "hilum_clock_offset_seconds": (
+        (
+            "A host's clock less that of PostgreSQL, as its server measured it at most 15 s ago;"
+            " negative: behind. Not there with SQLite."
+        ),
+        ("host",),
+    ),
+    "hilum_host_problems": (
+        (
+            "Servers of this installation with a fault between hosts: clock, name, version,"
+            " settings or archive; `hilum hosts` names them."
+        ),
+        ("fault",),
+    ),
     "hilum_role_ready": (
         (
             "1 if a role is ready, as /health/ready?role= says; a host without the API says it of"
@@ -366,8 +380,9 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "hilum_certificate_expiry_timestamp_seconds": (
         (
-            "When a certificate of ours expires, since the epoch. `section`: receive,"
-            " destinations.<name> or commitment.<AE Title>."
+            "When a certificate of the settings expires, since the epoch. `section`: receive, api,"
+            " ledger, triton, audit.syslog, destinations.<name>, sources.<name> or"
+            " commitment.<AE Title>; with CA behind it: an authority's."
         ),
         ("section",),
     ),

@@ -23,6 +23,7 @@ from hilum.processes.heartbeat import Heartbeat
 from hilum.services import roles
 from hilum.services.campaigns.estimate import end_of
 from hilum.services.campaigns.verbs import CampaignVerbs
+from hilum.services.host_report import machine
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.services.image_decisions import open_decisions
 from hilum.services.interventions import LedgerInterventions
@@ -117,6 +118,7 @@ def _app(
         result_schema=schema,
         default_roles=own or ROLES,
         host=socket.gethostname() if own else None,
+        machine=machine(),
     )
     return create_app(parts, with_studies=spec.role == "api")
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
@@ -36,8 +37,31 @@ def make_state_folder(settings: Settings) -> None:
     settings.site.state_dir.mkdir(0o700, parents=True, exist_ok=True)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldRoles:
+    """The locks of a server's roles in its state folder."""
+
+    locks: Sequence[IO[str]]
+
+    @contextmanager
+    def resting(self) -> Iterator[None]:
+        """Let `is_held` say no for a while: this server waits, and works with no ledger.
+
+        No other server can take the roles meanwhile.
+        """
+        self._lock(fcntl.LOCK_SH)
+        try:
+            yield
+        finally:
+            self._lock(fcntl.LOCK_EX)
+
+    def _lock(self, kind: int) -> None:
+        for lock in self.locks:
+            fcntl.flock(lock, kind)
+
+
 @contextmanager
-def hold(settings: Settings, role: str) -> Iterator[None]:
+def hold(settings: Settings, role: str) -> Iterator[HeldRoles]:
     """Own these roles of the state folder, and start with empty metrics.
 
     `role`: a word of `hilum.services.roles`. Raises ConfigurationError.
@@ -47,8 +71,11 @@ def hold(settings: Settings, role: str) -> Iterator[None]:
         try:
             make_state_folder(settings)
             settings.run_dir.mkdir(exist_ok=True)
+            locks = []
             for path in _locks(settings, role):
-                _lock_alone(held.enter_context(path.open("w")), f"{state} (role {_role_of(path)})")
+                lock = held.enter_context(path.open("w"))
+                _lock_alone(lock, f"{state} (role {_role_of(path)})")
+                locks.append(lock)
             _empty(metrics_dir(settings, role))
         except OSError as error:
             problem = (
@@ -56,7 +83,7 @@ def hold(settings: Settings, role: str) -> Iterator[None]:
                 " this user or choose another folder."
             )
             raise ConfigurationError([problem]) from error
-        yield
+        yield HeldRoles(locks)
 
 
 def _lock_alone(lock: IO[str], what: str) -> None:

@@ -1,4 +1,4 @@
-"""Migration of a ledger, only while no server works with it.
+"""Migration of a ledger, only while no server works with it; and waiting for one.
 
 A server of the version before would continue, but none of its processes could start again.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-from hilum.errors import ConfigurationError
+from hilum.errors import NotYet
 from hilum.services.launch_spec import is_ours
 from hilum.services.state_dir import is_held
 from hilum.settings import Settings
@@ -19,13 +20,46 @@ from hilum.store.migrations.revision import REVISION, require_not_newer
 from hilum.store.queries.views import LedgerViews
 
 _SILENT_SECONDS = 10.0  # three heartbeats
+_PAUSE_SECONDS = 2.0  # between two attempts
+_SAID_SECONDS = 30.0  # between two messages with the same text
+
+T = TypeVar("T")
+
+
+def until_done(
+    attempt: Callable[[], T],
+    seconds: float,
+    say: Callable[[str], None],
+    kind: type[NotYet] = NotYet,
+) -> T:
+    """Return the result of `attempt`, which is repeated while it raises `kind`.
+
+    `seconds`: after this time its error is raised. `say` gets a problem when it is new, and again
+    every half minute.
+    """
+    began = time.monotonic()
+    said = ""
+    said_at = began
+    while True:
+        try:
+            return attempt()
+        except kind as error:
+            now = time.monotonic()
+            if now - began >= seconds:
+                raise
+            problem = " ".join(error.problems)
+            if problem != said or now - said_at >= _SAID_SECONDS:
+                say(problem)
+                said = problem
+                said_at = now
+        time.sleep(_PAUSE_SECONDS)
 
 
 def migrate_at_rest(settings: Settings, role: str | None = None) -> str:
     """Return the ledger's revision after `migrate`.
 
     `role`: of the server that calls, which holds the state folder itself. Raises
-    ConfigurationError, as `migrate`, and where a server would have to be stopped before.
+    ConfigurationError, as `migrate`, and NotYet where a server would have to be stopped before.
     """
     found = require_not_newer(settings.ledger_url)
     if found not in (None, REVISION):
@@ -41,7 +75,7 @@ def _require_rest(settings: Settings, found: str | None, role: str | None) -> No
             f"ledger: a server works with it ({', '.join(at_work)}) at revision {found}, and could"
             f" not go on at {REVISION}."
         )
-        raise ConfigurationError(
+        raise NotYet(
             [
                 (
                     f"{problem} Stop each `hilum serve` of it first; one that was killed is gone"

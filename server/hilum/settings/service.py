@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import parse_qs, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -104,6 +106,30 @@ class LedgerSection(Section):
             " hosts (operations.md)."
         ),
     )
+    clock_tolerance_seconds: float = Field(
+        2.0,
+        gt=0,
+        le=60,
+        description=(
+            "A host's clock may differ from that of PostgreSQL by so much. Above it, readiness, a"
+            " metric and `hilum check` report the host (docs/operate/hosts.md)."
+        ),
+    )
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """The words of libpq behind the question mark of `url`."""
+        return {name: found[-1] for name, found in parse_qs(urlsplit(self.url).query).items()}
+
+    @property
+    def tls_files(self) -> Mapping[str, Path]:
+        """The files of TLS that `url` names, by libpq's words.
+
+        `sslrootcert=system` means the authorities of this machine, and is no file.
+        """
+        words = self.words
+        named = ("sslrootcert", "sslcert", "sslkey")
+        return {word: Path(words[word]) for word in named if words.get(word, "system") != "system"}
 
     @property
     def file(self) -> Path | None:

@@ -26,6 +26,8 @@ from hilum.domain import (
     AssociationRecord,
     CommitmentJob,
     CommitmentRequest,
+    Host,
+    HostFacts,
     Instance,
     Job,
     Lease,
@@ -37,10 +39,10 @@ from hilum.store.admin import operator
 from hilum.store.admin.operator import Completed, Forgotten
 from hilum.store.audit.log import Deed, write_down
 from hilum.store.campaigns import expected_images
-from hilum.store.database.clocks import ahead_seconds
+from hilum.store.database.clocks import ClockReading, moment_in, read_clock
 from hilum.store.database.engines import Transactions, begin_part, error_text, open_engine, sync_of
 from hilum.store.database.prepared import PreparedStatement
-from hilum.store.installation import digest_seed, epoch
+from hilum.store.installation import digest_seed, epoch, heartbeats
 from hilum.store.intake import known_images, missing_files
 from hilum.store.intake import record as recording
 from hilum.store.intake.known_images import KnownImage
@@ -707,13 +709,22 @@ class Ledger:
         return done
 
     def beat(
-        self, name: str, role: str, pid: int, *, started_at: float, is_ready: bool, detail: str = ""
+        self,
+        name: str,
+        role: str,
+        pid: int,
+        *,
+        started_at: float,
+        is_ready: bool,
+        detail: str = "",
+        facts: HostFacts | None = None,
     ) -> bool:
         """Write a heartbeat: the process lives, and whether it can do its work.
 
-        False: the last heartbeat under its name was another process's.
+        `facts`: a supervisor's, of its host. False: the last heartbeat under its name was another
+        process's.
         """
-        alive = {
+        alive: dict[str, str | float | bool] = {
             "role": role,
             "host": _HOST,
             "pid": pid,
@@ -722,6 +733,8 @@ class Ledger:
             "detail": detail,
         }
         alive["beat_at"] = self._clock()
+        if facts is not None:
+            alive["facts"] = facts.dump()
         with self._writes.begin() as connection:
             if _BEAT_AGAIN.write(connection, {**alive, "who": name, "since": started_at}):
                 return True
@@ -750,12 +763,19 @@ class Ledger:
                 for row in connection.execute(select(process.c.name, process.c.pid).where(quiet))
             ]
 
-    def clock_ahead_seconds(self) -> float:
-        """Seconds by which our clock, the source of all moments here, is ahead of the database's.
+    def hosts(self) -> list[Host]:
+        """Servers with a heartbeat, by host, with the facts in it."""
+        with self._reads.begin() as connection:
+            return heartbeats.hosts(connection, moment_in(connection, self._clock))
 
-        PostgreSQL, see `clocks.ahead_seconds`.
-        """
-        return ahead_seconds(self._reader, self._clock)
+    def clock_reading(self) -> ClockReading | None:
+        """Compare our clock, the source of all moments here, with the database's (PostgreSQL)."""
+        return read_clock(self._reader, self._clock)
+
+    def clock_ahead_seconds(self) -> float:
+        """Seconds by which our clock is certainly ahead of the database's; negative: behind."""
+        reading = self.clock_reading()
+        return 0.0 if reading is None else reading.certain_seconds
 
     def reschedule_after_clock_step(self, stage: str, longest_seconds: float) -> int:
         """Make rows due that wait longer than that, as after a clock was set back.

@@ -36,21 +36,21 @@ from hilum.services import roles
 from hilum.services.image_decisions import open_decisions
 from hilum.services.launch_spec import LaunchSpec, is_ours, process_name
 from hilum.services.releases.releases import active_releases, keep_releases
-from hilum.services.state_dir import metrics_dir
-from hilum.services.upgrade import migrate_at_rest
+from hilum.services.state_dir import HeldRoles, metrics_dir
+from hilum.services.upgrade import migrate_at_rest, until_done
 from hilum.settings import Receive, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.consistency import begin_archive, require_archive, require_ledger
 from hilum.store.audit.log import AuditLog
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
-from hilum.store.migrations.revision import require_not_newer, require_revision
+from hilum.store.migrations.revision import NotMigrated, require_not_newer, require_revision
 from hilum.store.rollouts.advertised_releases import SUPERVISOR, in_words
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.supervisor.audit_readers import AuditReaders
 from hilum.supervisor.checks.ports import api_port, bind_port, dicom_ports, require_distinct
-from hilum.supervisor.clock_monitor import ClockMonitor
 from hilum.supervisor.clock_recovery import ClockStepMonitor
+from hilum.supervisor.host_monitor import HostMonitor, require_own_name
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.supervisor.wakeup_pipe import WakeupPipe
@@ -100,6 +100,7 @@ class Supervisor:
     role: str = roles.ALL
     stop: threading.Event = field(default_factory=threading.Event)
     actor: Actor = field(default_factory=lambda: Actor("hilum", Channel.CLI))
+    held: HeldRoles | None = None
     _waker: WakeupPipe = field(default_factory=WakeupPipe)
     _children: list[Child] = field(default_factory=list)
     _listening: dict[str, socket.socket] = field(default_factory=dict)
@@ -107,7 +108,11 @@ class Supervisor:
     _triton: TritonKeeper | None = None
     _housekeeper: Housekeeper | None = None
     _audit_readers: AuditReaders | None = None
-    _clock_watch: ClockMonitor = field(default_factory=ClockMonitor)
+    _host: HostMonitor = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Prepare the report of this host."""
+        self._host = HostMonitor(self.settings, self.role)
 
     def run(self) -> int:
         """Serve until SIGTERM, Ctrl-C or the end of the terminal; return the exit status.
@@ -126,6 +131,7 @@ class Supervisor:
             # it cannot be undone, so all other reasons to refuse come first
             migrate_at_rest(self.settings, self.role)
         self._require_archive()
+        self._require_name()
         if self._runs("analyser") or self._runs("dispatcher"):
             with (
                 _needing_ledger(),
@@ -207,11 +213,21 @@ class Supervisor:
             require_ledger(url, Archive(self.settings.archive_dir))
             require_not_newer(url)
         else:
-            require_revision(url)
+            # else `hilum migrate` on this host would take us for a server at work
+            with contextlib.nullcontext() if self.held is None else self.held.resting():
+                until_done(lambda: require_revision(url), math.inf, _say_not_migrated, NotMigrated)
 
     def _require_archive(self) -> None:
         if roles.of(self.role) != {"dispatcher"}:  # it may be on a host that does not see objects
             require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
+
+    def _require_name(self) -> None:
+        """Raise ConfigurationError if another machine works under this host's name."""
+        with (
+            _needing_ledger(),
+            contextlib.closing(Ledger(self.settings.ledger_url)) as ledger,
+        ):
+            require_own_name(ledger, self.stop)
 
     def _start_all(self) -> None:
         if any(child.role == "listener" for child in self._children):
@@ -313,6 +329,7 @@ class Supervisor:
         heard_since = math.inf
         with_ledger = Ledger(self.settings.ledger_url)
         clock_step_monitor = ClockStepMonitor(self.settings)
+        self._host.start()
         while not self.stop.is_set():
             for child in self._children:
                 self._look_at(child, with_ledger)
@@ -333,6 +350,7 @@ class Supervisor:
                 if time.monotonic() - heard_since >= _SILENT_SECONDS:
                     bury_silent(with_ledger)
             self._waker.wait(self._seconds_to_look(next_beat))
+        self._host.stop()
         # otherwise the releases of its settings would count for a minute more
         with contextlib.suppress(*AWAY):
             with_ledger.forget_processes([_own_name()])
@@ -429,10 +447,16 @@ class Supervisor:
         """Write a heartbeat and return whether the ledger has taken it."""
         try:
             named = in_words(self.settings.active_releases)
-            ledger.beat(
-                _own_name(), SUPERVISOR, os.getpid(), started_at=0.0, is_ready=True, detail=named
+            is_ours = ledger.beat(
+                _own_name(),
+                SUPERVISOR,
+                os.getpid(),
+                started_at=self._host.started_at,
+                is_ready=not self._host.problem,
+                detail=named,
+                facts=self._host.facts(ledger),
             )
-            self._clock_watch.look(ledger)
+            self._host.look(ledger, is_ours=is_ours)
         except AWAY as error:
             log.warning("heartbeat_failed", error=error_text(error))
             return False
@@ -483,6 +507,11 @@ class Supervisor:
             listening.close()
         self._waker.close()
         log.info("stopped")
+
+
+def _say_not_migrated(problem: str) -> None:
+    """Log that this start waits. Its ports are closed, so probes find it not ready."""
+    log.warning("waits_for_migration", problem=problem, advice="it starts by itself afterwards")
 
 
 @contextlib.contextmanager

@@ -212,8 +212,9 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     assert found["hilum_archive_free_bytes", ()] > 0
     assert {name for name, _ in found} == set(STATE_GAUGES) - {
         "hilum_certificate_expiry_timestamp_seconds",
+        "hilum_clock_offset_seconds",
         *(name for name in STATE_GAUGES if name.startswith("hilum_campaign_")),
-    }, "no certificate of ours, no end of it; and no campaign"
+    }, "no certificate of ours, no end of it; no clock but the host's; no campaign"
 
 
 def test_a_dead_mount_has_no_room_and_does_not_end_the_scrape(rig: Rig, tmp_path: Path) -> None:

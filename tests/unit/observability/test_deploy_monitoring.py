@@ -112,13 +112,13 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
                     {"series": 'hilum_role_ready{role="receive"}', "values": "1+0x30"},
                     {
                         "series": 'hilum_certificate_expiry_timestamp_seconds{section="receive"}',
-                        "values": f"{20 * 86400 + 1200}+0x30",
+                        "values": f"{29 * 86400 + 1200}+0x30",
                     },
                     {
                         "series": (
                             'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}'
                         ),
-                        "values": f"{22 * 86400}+0x30",
+                        "values": f"{31 * 86400}+0x30",
                     },
                     {"series": "hilum_archive_free_bytes", "values": "9e9+0x30"},
                     {"series": "hilum_archive_reserve_bytes", "values": "2e9+0x30"},
@@ -334,7 +334,7 @@ def certificate_alert() -> dict[str, dict[str, str]]:
     return {
         "exp_labels": {"severity": "ticket", "section": "receive"},
         "exp_annotations": {
-            "summary": "Our certificate of [receive] expires in 20d 0h 0m 0s",
+            "summary": "The certificate of [receive] expires in 29d 0h 0m 0s",
             "description": (
                 "Others refuse it from then on. Put a new one in its place; no restart is needed."
                 " `hilum check` says its day."

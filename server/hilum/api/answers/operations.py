@@ -8,7 +8,14 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hilum.api.answers.studies import CodeAnswer, PriorityName
 from hilum.api.fields import UID_PATTERN, Moment, ResponseModel
-from hilum.domain import CommitmentState, ConflictKind, ConflictState, Outcome, RemovalReason
+from hilum.domain import (
+    CommitmentState,
+    ConflictKind,
+    ConflictState,
+    HostFault,
+    Outcome,
+    RemovalReason,
+)
 from hilum.store.queue.requeue import reasons
 
 Stage = Literal["analyse", "assemble", "compare", "report", "deliver", "commit"]
@@ -183,6 +190,43 @@ class ProcessAnswer(ResponseModel):
     detail: str | None
 
 
+class HostProblemAnswer(ResponseModel):
+    """A fault of one host among the others."""
+
+    fault: HostFault
+    detail: str = Field(examples=["its clock is 12 s behind the ledger's"])
+    advice: str
+
+
+class HostAnswer(ResponseModel):
+    """A server of the installation, as its last heartbeat describes it."""
+
+    name: str
+    host: str
+    pid: int
+    roles: str = Field(examples=["listener,dispatcher"])
+    version: str
+    revision: str = Field(description="Of the ledger, as this version needs it.")
+    is_alive: bool
+    started_at: Moment
+    beat_at: Moment = Field(description="By the clock of that host.")
+    age_seconds: float = Field(description="Since that heartbeat, by the ledger's clock.")
+    clock_offset_seconds: float | None = Field(
+        description="Its clock less the ledger's; null: SQLite, or not measured yet."
+    )
+    round_trip_seconds: float | None
+    settings_digest: str = Field(
+        description="Of the settings that must be the same on all hosts (docs/operate/hosts.md)."
+    )
+    settings: dict[str, str] = Field(description="The same by section.")
+    archive: str | None = Field(
+        description="Identity of the archive; none: it sees none; silent: no answer; null: unused."
+    )
+    processes: dict[str, int] = Field(description="Processes of this host that live, by role.")
+    ready: dict[str, int] = Field(description="Those that can work.")
+    problems: list[HostProblemAnswer]
+
+
 class DestinationAnswer(ResponseModel):
     """A receiver of documents, and the dispatcher that serves it now."""
 
@@ -201,6 +245,7 @@ class QueuesAnswer(ResponseModel):
     outcomes: list[OutcomeAnswer]
     destinations: list[DestinationAnswer]
     processes: list[ProcessAnswer]
+    hosts: list[HostAnswer]
 
 
 class LabelAnswer(ResponseModel):

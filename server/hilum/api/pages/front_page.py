@@ -19,7 +19,7 @@ from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, Day
 from hilum.api.identifiers import identifiers_shown
 from hilum.api.pages.formatting import local
 from hilum.api.pages.front import queue_lines, role_lines, stuck_lines, study_line
-from hilum.api.pages.notices import notices
+from hilum.api.pages.notices import host_notices, notices
 from hilum.api.pages.templating import page
 from hilum.api.readiness import FAILING_SECONDS
 from hilum.domain import StudyState
@@ -93,7 +93,9 @@ def _list_page(
         failing_before=now - FAILING_SECONDS,
         configured=configured,
     )
-    facts = parts.observer.judge(found["processes"], found["destinations"], found["failing"])
+    facts = parts.observer.judge(
+        found["processes"], found["destinations"], found["failing"], found["hosts"]
+    )
     older = urlencode({**asked, "cursor": found["next_cursor"]}) if found["next_cursor"] else ""
     studies = found["studies"]
     shown = identifiers_shown(parts, deed, [item["study_instance_uid"] for item in studies])
@@ -112,6 +114,7 @@ def _list_page(
         queues=queue_lines(found["queues"]),
         stuck=stuck_lines(found["stuck"], now),
         notices=list(notices(parts.refusals(found["rollouts"]), found["withheld"])),
+        host_notices=list(host_notices(facts)),
     )
 
 

@@ -1,10 +1,12 @@
-"""Notices of the front page about reports that do not arrive. Pure."""
+"""Notices of the front page: reports that do not arrive, and faults between hosts. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from hilum.api.readiness import ReadinessFacts
+from hilum.domain import host_problems
 from hilum.withheld_reports import WithholdingCause
 
 
@@ -25,3 +27,9 @@ def notices(
             )
         else:
             yield f"{said} ({reason}): {item['advice']}; then restart, and requeue them."
+
+
+def host_notices(facts: ReadinessFacts) -> Iterator[str]:
+    """Return the faults among the hosts that are alive."""
+    for problem in host_problems(facts.hosts, facts.clock_tolerance_seconds):
+        yield f"{problem.host}: {problem.detail}. {problem.advice}"

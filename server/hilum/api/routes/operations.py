@@ -25,7 +25,7 @@ from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import API_PREFIX, Cursor, Limit
 from hilum.api.problems import documented
 from hilum.api.routes.router import audited_router
-from hilum.domain import CommitmentState, Release, RolloutState, Scope
+from hilum.domain import CommitmentState, Release, RolloutState, Scope, host_items
 from hilum.errors import Retry
 from hilum.store.audit.log import Deed
 from hilum.store.queue.requeue import reasons
@@ -94,7 +94,8 @@ def list_commitments(
 def get_queues(parts: PartsHere) -> dict[str, Any]:
     """Return the state of every queue, and of all processes.
 
-    It includes items that need a person, the outcomes of the last 24 hours, and the destinations.
+    It includes items that need a person, the outcomes of the last 24 hours, the destinations, and
+    the hosts.
     """
     views = parts.views
     return {
@@ -104,6 +105,7 @@ def get_queues(parts: PartsHere) -> dict[str, Any]:
         "outcomes": views.outcomes(parts.clock() - _DAY_SECONDS),
         "destinations": views.destinations(),
         "processes": views.processes(),
+        "hosts": host_items(views.hosts(), parts.settings.ledger.clock_tolerance_seconds),
     }
 
 

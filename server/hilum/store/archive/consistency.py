@@ -10,11 +10,18 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.engine import make_url
 
+from hilum.domain import NO_ARCHIVE
 from hilum.errors import ConfigurationError
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.identity import (
+    FILE_NAME,
+    begin_identity,
+    installation_of,
+    read_identity,
+)
 from hilum.store.database.engines import open_engine
 from hilum.store.migrations.revision import current_revision
-from hilum.store.schema.tables import instance
+from hilum.store.schema.tables import installation, instance
 
 _NEWEST = 10
 _KEPT = instance.c.pixels_removed_at.is_(None)
@@ -45,9 +52,10 @@ def require_ledger(url: str, archive: Archive) -> None:
 def require_archive(url: str, archive: Archive) -> None:
     """Raise ConfigurationError where the archive of the ledger's images is not there.
 
-    Objects taken now would vanish when the archive is mounted. The ledger has this version's
-    revision.
+    Objects taken now would vanish when the archive is mounted. The same where the archive is that
+    of another installation. The ledger has this version's revision.
     """
+    _require_own(url, archive)
     if archive.is_there or archive.has_objects or not _newest(url, 1):
         return
     begun = (
@@ -64,14 +72,46 @@ def require_archive(url: str, archive: Archive) -> None:
     )
 
 
+def _require_own(url: str, archive: Archive) -> None:
+    """Raise ConfigurationError for the archive of another installation. Raises OSError."""
+    found = read_identity(archive.root)
+    if found is None or found.installation == installation_of(_namespace(url)):
+        return
+    advice = (
+        "Mount the archive of this ledger there, or correct site.state_dir or ledger.url. Only"
+        f" where the two do belong together: remove {archive.root}/{FILE_NAME}."
+    )
+    raise ConfigurationError(
+        [f"archive: {archive.root} is the archive of another installation. {advice}"]
+    )
+
+
 def begin_archive(url: str, archive: Archive) -> None:
     """Require the archive before objects are taken; create it if nothing was ever received.
 
-    Raises as `require_archive`, and OSError.
+    It gets an identity, if it has none. Raises as `require_archive`, and OSError.
     """
+    require_archive(url, archive)
     if not archive.is_there:
-        require_archive(url, archive)
         archive.make()
+    begin_identity(archive.root, _namespace(url))
+
+
+def archive_of(url: str, root: Path) -> str:
+    """Return the identity of the archive that a host sees, or `NO_ARCHIVE`. Raises OSError."""
+    found = read_identity(root)
+    is_ours = found is not None and found.installation == installation_of(_namespace(url))
+    return found.archive if found is not None and is_ours else NO_ARCHIVE
+
+
+def _namespace(url: str) -> str:
+    engine = open_engine(url, read_only=True)
+    try:
+        with engine.connect() as connection:
+            query = select(installation.c.value).where(installation.c.key == "namespace")
+            return str(connection.execute(query).scalar_one())
+    finally:
+        engine.dispose()
 
 
 def is_begun(url: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import ExceptionContext, make_url
@@ -37,6 +37,10 @@ _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # a standby that is not promoted yet, or a server with a full disk. The others: a session that the
 # server ended because it was idle in a transaction, or too long.
 _IS_READ_ONLY = "25006"
+READ_ONLY: Final = "its server takes no writes: it is a standby, or set to be read-only"
+_TAKES_NO_WRITES: Final = text(
+    "SELECT pg_is_in_recovery() OR current_setting('default_transaction_read_only') = 'on'"
+)
 _AWAY_STATES: Final = frozenset({_IS_READ_ONLY, "25P03", "25P04"})
 _BUSY_TIMEOUT_MS = 30_000
 # A server that loses its power sends nothing. Without these settings a caller waits for an answer
@@ -206,6 +210,13 @@ def place_of_ledger(url: str) -> str:
 def error_text(error: SQLAlchemyError) -> str:
     """The database's error text, without our statement."""
     return str(getattr(error, "orig", None) or error)
+
+
+def read_only(connection: Connection) -> bool:
+    """Return whether the ledger's server takes no writes now, as a standby (PostgreSQL)."""
+    return connection.dialect.name == "postgresql" and bool(
+        connection.execute(_TAKES_NO_WRITES).scalar_one()
+    )
 
 
 def is_damaged(error: BaseException) -> bool:

@@ -10,14 +10,18 @@ from pathlib import Path
 from sqlalchemy import inspect, text
 from sqlalchemy.exc import OperationalError
 
-from hilum.errors import ConfigurationError
+from hilum.errors import ConfigurationError, NotYet
 from hilum.store.database.engines import open_engine
 
-REVISION = "0014"  # of this version: the last of hilum/store/migrations
+REVISION = "0015"  # of this version: the last of hilum/store/migrations
 ADVICE_IF_NEWER = (
     "Start that version again, or restore the backup that was made before the upgrade"
     " (docs/operate/operations.md)."
 )
+
+
+class NotMigrated(NotYet):
+    """The ledger has no tables, or those of an earlier version."""
 
 
 def current_revision(url: str) -> str | None:
@@ -41,9 +45,12 @@ def current_revision(url: str) -> str | None:
 
 
 def require_revision(url: str) -> None:
-    """Raise ConfigurationError unless the ledger has the revision of this version."""
+    """Raise ConfigurationError unless the ledger has the revision of this version.
+
+    NotMigrated where a migration is due.
+    """
     if is_absent(url):
-        raise ConfigurationError(
+        raise NotYet(
             [
                 (
                     "ledger: there is none yet. Start `hilum serve`, or run `hilum migrate`; if it"
@@ -91,15 +98,15 @@ def is_newer(revision: str | None) -> bool:
     return revision is not None and revision > REVISION
 
 
-def _to_be_migrated(found: str | None) -> ConfigurationError:
+def _to_be_migrated(found: str | None) -> NotMigrated:
     advice = "Run `hilum migrate`; `hilum serve` (role all) does it too."
-    return ConfigurationError(
+    return NotMigrated(
         [f"ledger: revision {found or 'none'}, but this version needs {REVISION}. {advice}"]
     )
 
 
-def unusable(error: OperationalError, advice: str) -> ConfigurationError:
+def unusable(error: OperationalError, advice: str) -> NotYet:
     """An error with the first line of the database's text, and advice."""
-    return ConfigurationError(
+    return NotYet(
         [f"ledger: cannot open the database: {str(error.orig).strip().splitlines()[0]}. {advice}"]
     )

@@ -11,10 +11,12 @@ from sqlalchemy import Connection, func, select
 
 from hilum.domain import ReadingState
 from hilum.settings import Destination
+from hilum.store.database.clocks import moment_in
+from hilum.store.installation import heartbeats
 from hilum.store.queries import queues, withheld
 from hilum.store.queries import studies as study_views
 from hilum.store.queries.studies import Item, StudyFilter
-from hilum.store.schema.tables import destination, instance, process, reading, result, rollout
+from hilum.store.schema.tables import destination, instance, reading, result, rollout
 
 
 def front(
@@ -40,7 +42,8 @@ def front(
         "stuck": queues.stuck(connection),
         "failing": queues.failing(connection, failing_before),
         "destinations": destinations(connection),
-        "processes": processes(connection, now),
+        "processes": heartbeats.processes(connection, now),
+        "hosts": heartbeats.hosts(connection, moment_in(connection, lambda: now)),
         "withheld": withheld.withheld(connection, configured),
         "rollouts": rollouts(connection),
     }
@@ -75,12 +78,6 @@ def destinations(connection: Connection) -> list[Item]:
         row._asdict()
         for row in connection.execute(select(destination).order_by(destination.c.name))
     ]
-
-
-def processes(connection: Connection, now: float) -> list[Item]:
-    """Heartbeats, by name; `age_seconds` is the time since the last."""
-    rows = connection.execute(select(process).order_by(process.c.name))
-    return [{**row._asdict(), "age_seconds": max(0.0, now - row.beat_at)} for row in rows]
 
 
 def stored_image(

@@ -11,10 +11,13 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, select, true
 
-from hilum.domain import AccessToken, CommitmentState
+from hilum.domain import AccessToken, CommitmentState, Host
 from hilum.settings import Destination
 from hilum.store.admin import conflicts
 from hilum.store.audit import access_tokens
+from hilum.store.database.clocks import moment_in
+from hilum.store.database.engines import read_only
+from hilum.store.installation import heartbeats
 from hilum.store.intake import known_images
 from hilum.store.intake.known_images import KnownDataSet
 from hilum.store.queries import changes, comparisons, exports, headers, pages, retention
@@ -280,7 +283,17 @@ class LedgerViews(CampaignViews):
     def processes(self) -> list[Item]:
         """Heartbeats, by name; `age_seconds` is the time since the last."""
         with self._snapshot() as connection:
-            return pages.processes(connection, self._clock())
+            return heartbeats.processes(connection, self._clock())
+
+    def is_read_only(self) -> bool:
+        """Whether the ledger's server takes no writes now, as a standby of PostgreSQL."""
+        with self._snapshot() as connection:
+            return read_only(connection)
+
+    def hosts(self) -> list[Host]:
+        """Servers with a heartbeat, by host, with the facts in it."""
+        with self._snapshot() as connection:
+            return heartbeats.hosts(connection, moment_in(connection, self._clock))
 
     def front(
         self,

@@ -604,6 +604,8 @@ process = Table(
     Column("beat_at", Float, nullable=False),
     Column("is_ready", Boolean, nullable=False),
     Column("detail", Text),
+    # Of a supervisor: JSON of `HostFacts`.
+    Column("facts", Text),
 )
 
 WORK_TABLES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from typing import Final
 
 from hilum.api.auth.local_token import local_token_file
 from hilum.api.tls import WebTls
+from hilum.dicom.own_certificate import is_named
 from hilum.domain import AccessToken
 from hilum.settings import Api, Settings
 from hilum.store.queries.views import LedgerViews
@@ -25,6 +27,7 @@ def api_tls(settings: Settings) -> Iterator[Check]:
     if api.tls_certificate_file is not None:
         WebTls(api)
         yield certificate("api TLS", api.tls_certificate_file, "api.tls_certificate_file")
+        yield from _names(api)
     elif api.is_public and not api.proxies:
         advice = (
             "Set api.tls_certificate_file and tls_key_file, or put a proxy with TLS in front and"
@@ -42,6 +45,23 @@ def api_tls(settings: Settings) -> Iterator[Check]:
             ok=True,
             detail="a proxy ends it" if api.proxies else "none: only this machine is served",
         )
+
+
+def _names(api: Api) -> Iterator[Check]:
+    """Check whether our certificate holds for the names by which clients reach this server."""
+    assert api.tls_certificate_file is not None
+    assert api.tls_key_file is not None
+    names = api.names or ((socket.gethostname(),) if api.is_public else ())
+    wrong = [
+        name for name in names if not is_named(api.tls_certificate_file, api.tls_key_file, name)
+    ]
+    if wrong:
+        advice = (
+            "Clients that use such a name refuse it: get a certificate with them as Subject"
+            " Alternative Names, or correct api.names."
+        )
+        detail = f"our certificate does not hold for {', '.join(wrong)}"
+        yield Check("api TLS name", ok=False, detail=detail, advice=advice)
 
 
 def api_tokens(settings: Settings) -> Iterator[Check]:

@@ -12,6 +12,7 @@ from hilum.audit.syslog import Collector
 from hilum.settings import Settings
 from hilum.store.admin.audit_cursors import AuditCursors
 from hilum.supervisor.checks.check import Check
+from hilum.supervisor.checks.peers import tls_files
 
 _NAME: Final = "audit collector"
 _LONG_SECONDS: Final = 600.0
@@ -30,6 +31,7 @@ def collector_files(settings: Settings) -> Iterator[Check]:
             f" {settings.audit.syslog.protocol}"
         )
         yield Check(_NAME, ok=True, detail=f"{detail}{'; ' + advice if advice else ''}")
+        yield from tls_files(_NAME, "audit.syslog", settings.audit.syslog)
 
 
 def collector_waits(settings: Settings) -> Iterator[Check]:

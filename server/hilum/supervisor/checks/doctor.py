@@ -32,8 +32,8 @@ from hilum.supervisor.checks.api import api_tls, api_tokens, named_tokens
 from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.audit import collector_files, collector_waits
 from hilum.supervisor.checks.check import AS_SERVER, Check, unless_refused
-from hilum.supervisor.checks.hosts import clock, waiting
-from hilum.supervisor.checks.ledger import ledger_file
+from hilum.supervisor.checks.hosts import clock, other_hosts, waiting
+from hilum.supervisor.checks.ledger import ledger_file, ledger_server, ledger_tls
 from hilum.supervisor.checks.peers import authority, certificate, gone, peers, revocations
 from hilum.supervisor.checks.ports import port_checks
 from hilum.supervisor.checks.reports import reports, withheld
@@ -55,6 +55,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from unless_refused("access", access(settings))
     yield from unless_refused("secrets", secrets(settings, settings_file))
     yield from unless_refused("files", usable(settings))
+    yield from unless_refused("ledger TLS", ledger_tls(settings))
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     if all(check.ok for check in ledger):
         yield from (file := list(_file_checks(settings)))
@@ -80,6 +81,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
 def _file_checks(settings: Settings) -> Iterator[Check]:
     if not is_absent(settings.ledger_url):
         yield from unless_refused("ledger file", ledger_file(settings))
+    yield from unless_refused("ledger server", ledger_server(settings))
 
 
 def _ports(settings: Settings) -> Iterator[Check]:
@@ -154,7 +156,7 @@ def _revision(url: str) -> Check:
             detail=f"revision {found} is of a newer version of Hilum than this one",
             advice=ADVICE_IF_NEWER,
         )
-    advice = f"This version needs {REVISION}: back up, then `hilum serve` migrates."
+    advice = f"This version needs {REVISION}: back up, then run `hilum migrate`."
     return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
 
 
@@ -285,6 +287,7 @@ def _edited(verbs: RolloutVerbs, configured: str) -> str:
 _IN_LEDGER: Final[Mapping[str, Callable[[Settings], Iterator[Check]]]] = {
     "tokens": named_tokens,
     "clock": clock,
+    "hosts": other_hosts,
     "retention": retention_checks,
     "rollouts": _rollouts,
     "campaigns": campaigns,

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from hilum.domain import Host, HostFault, host_problems
+from hilum.services import roles
+from hilum.services.host_report import archive_seen, host_facts
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
-from hilum.store.database.clocks import DIFFERS_SECONDS, ahead_seconds
+from hilum.store.database.clocks import read_clock
 from hilum.store.database.engines import open_reader
+from hilum.store.installation import heartbeats
+from hilum.store.queries.views import LedgerViews
 from hilum.supervisor.checks.check import Check
 
+_NTP: Final = (
+    "Keep time by NTP on every host, the database's included: reports may be made twice, and work"
+    " be taken from its host."
+)
 _PATIENCE_SECONDS: Final = 300.0
 _TURNS: Final = 3  # of the housekeeper; in them it takes the files of a host that is gone
 
@@ -54,23 +66,83 @@ def _times_of_unindexed(archive: Archive) -> dict[str, list[float]]:
 
 
 def clock(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Check]:
-    """Check whether this host's clock agrees with that of a ledger that other hosts may share."""
+    """Check whether this host's clock agrees with that of a ledger that other hosts may share.
+
+    SQLite has no clock of its own: there the newest heartbeat must not be in the future.
+    """
     engine = open_reader(settings.ledger_url)
     try:
-        if engine.dialect.name == "sqlite":
-            return
-        ahead = ahead_seconds(engine, now)
+        reading = read_clock(engine, now)
+        with engine.connect() as connection:
+            newest = heartbeats.newest(connection)
     finally:
         engine.dispose()
-    if abs(ahead) <= DIFFERS_SECONDS:
-        yield Check("clock", ok=True, detail="agrees with the ledger's; look on each host")
+    if reading is None:
+        yield _clock_of_sqlite(newest - now(), settings.ledger.clock_tolerance_seconds)
+        return
+    ahead = reading.certain_seconds
+    if abs(ahead) <= settings.ledger.clock_tolerance_seconds:
+        detail = (
+            f"agrees with the ledger's, {reading.offset_seconds:+.2f} s measured in"
+            f" {reading.round_trip_seconds * 1000:.0f} ms; look on each host"
+        )
+        yield Check("clock", ok=True, detail=detail)
         return
     detail = (
         f"this host's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the"
         " ledger's"
     )
-    advice = (
-        "Keep time by NTP on every host, the database's included: reports may be made twice, and"
-        " work be taken from its host."
+    yield Check("clock", ok=False, detail=detail, advice=_NTP)
+
+
+def _clock_of_sqlite(ahead_seconds: float, tolerance_seconds: float) -> Check:
+    if ahead_seconds <= tolerance_seconds:
+        return Check("clock", ok=True, detail="no heartbeat lies in the future")
+    detail = f"the last heartbeat lies {ahead_seconds:.0f} s in the future: the clock was set back"
+    advice = "Set the clock right (NTP). If it is right now, start the server: it frees what waits."
+    return Check("clock", ok=False, detail=detail, advice=advice)
+
+
+def other_hosts(settings: Settings) -> Iterator[Check]:
+    """Check for faults among the servers that run, and this host before its start.
+
+    This host counts with its settings of now, also where it has a server that runs with others.
+    """
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        known = views.hosts()
+    alive = [host for host in known if host.is_alive]
+    here = _this_host(settings, alive)
+    machine = here.facts.machine
+    others = [host for host in alive if host.facts.machine != machine]
+    tolerance = settings.ledger.clock_tolerance_seconds
+    found = [
+        problem
+        for problem in host_problems([*others, here], tolerance)
+        if (problem.machine, problem.fault) != (machine, HostFault.CLOCK)  # it has its own check
+    ]
+    for problem in found:
+        whose = "this host" if problem.machine == machine else problem.host
+        detail = f"{whose}: {problem.detail}"
+        yield Check(f"host {problem.fault}", ok=False, detail=detail, advice=problem.advice)
+    if not found:
+        names = ", ".join(sorted({host.host for host in alive})) or "no server runs now"
+        yield Check("hosts", ok=True, detail=names)
+
+
+def _this_host(settings: Settings, alive: Sequence[Host]) -> Host:
+    """Return this host as it would start now, with the archive that its server has seen."""
+    facts = host_facts(settings, roles.ALL, None, None)
+    running = [host for host in alive if host.facts.machine == facts.machine]
+    archive = next((host.facts.archive for host in running), None)
+    if not running and any(host.facts.archive for host in alive):
+        archive = archive_seen(settings)
+    now = time.time()
+    return Host(
+        name="this host",
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started_at=now,
+        beat_at=now,
+        age_seconds=0.0,
+        facts=replace(facts, archive=archive),
     )
-    yield Check("clock", ok=False, detail=detail, advice=advice)

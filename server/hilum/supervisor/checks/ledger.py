@@ -1,4 +1,4 @@
-"""Whether SQLite can read the ledger's file.
+"""Whether SQLite can read the ledger's file, and whether PostgreSQL takes writes, by TLS.
 
 A damaged page is otherwise noticed only when something reads it, perhaps weeks later.
 """
@@ -12,9 +12,17 @@ from typing import Final
 from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import make_url
 
-from hilum.settings import Settings
-from hilum.store.database.engines import DAMAGED, RESTORE, open_reader
+from hilum.settings import LOOPBACK, Settings
+from hilum.store.database.engines import (
+    DAMAGED,
+    READ_ONLY,
+    RESTORE,
+    libpq_arguments,
+    open_reader,
+    read_only,
+)
 from hilum.supervisor.checks.check import Check
+from hilum.supervisor.checks.peers import authority, certificate
 
 # Each GB is read from the disk and takes about a second of CPU.
 _WHOLE_BYTES: Final = 2 << 30
@@ -43,6 +51,40 @@ def ledger_file(settings: Settings) -> Iterator[Check]:
     )
     detail = f"{size_bytes / 1e9:.1f} GB, {said}" if found == "ok" else DAMAGED
     yield Check("ledger file", ok=found == "ok", detail=detail, advice=RESTORE)
+
+
+def ledger_server(settings: Settings) -> Iterator[Check]:
+    """Check that PostgreSQL takes writes."""
+    if make_url(settings.ledger_url).get_backend_name() == "sqlite":
+        return
+    reader = open_reader(settings.ledger_url)
+    try:
+        with reader.connect() as connection:
+            is_read_only = read_only(connection)
+    finally:
+        reader.dispose()
+    advice = (
+        "Name the primary in ledger.url; or name all servers, with"
+        " target_session_attrs=read-write (docs/operate/operations.md)."
+    )
+    detail = READ_ONLY if is_read_only else "its server takes writes"
+    yield Check("ledger server", not is_read_only, detail, advice)
+
+
+def ledger_tls(settings: Settings) -> Iterator[Check]:
+    """Check the files of TLS; and say where the server's certificate is not verified."""
+    if make_url(settings.ledger_url).get_backend_name() == "sqlite":
+        return
+    files = settings.ledger.tls_files
+    if "sslcert" in files:
+        yield certificate("ledger TLS", files["sslcert"], "sslcert", files.get("sslkey"))
+    if "sslrootcert" in files:
+        yield authority("ledger CA", files["sslrootcert"], "sslrootcert")
+    mode = settings.ledger.words.get("sslmode", "prefer")
+    host = str(libpq_arguments(settings.ledger_url).get("host") or "")
+    if mode != "verify-full" and not (host.startswith("/") or host in {"", *LOOPBACK}):
+        detail = f"sslmode={mode} does not verify the server: verify-full with sslrootcert does"
+        yield Check("ledger TLS", ok=True, detail=detail)
 
 
 def _read(connection: Connection, *, is_whole: bool) -> str:

@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Final
 
 from hilum.deliver import probe_destination
-from hilum.dicom.own_certificate import all_expire_at, crls_expire_at, expires_at
+from hilum.dicom.own_certificate import all_expire_at, crls_expire_at, expires_at, key_problem
 from hilum.errors import Retry
 from hilum.settings import CommitmentPeer, Destination, Settings, TlsClient
+from hilum.settings.service import Syslog
 from hilum.store.queries.views import LedgerViews
 from hilum.supervisor.checks.check import Check, accepts, unless_refused
 
 _ANSWER_SECONDS: Final = 10.0  # for each message: a person waits
 _AT_ONCE: Final = 16
 _DAY_SECONDS: Final = 86400.0
-_RENEW_DAYS: Final = 21  # as in the alert HilumCertificateExpires
+_RENEW_DAYS: Final = 30  # as in the alert HilumCertificateExpires
 
 
 def peers(settings: Settings) -> Iterator[Check]:
@@ -70,17 +71,25 @@ def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     yield from tls_files(f"commitment {title}", f"commitment.{title}", peer)
 
 
-def tls_files(title: str, section: str, peer: TlsClient) -> Iterator[Check]:
-    """Check when the certificates of a TLS client expire."""
+def tls_files(title: str, section: str, peer: TlsClient | Syslog) -> Iterator[Check]:
+    """Check when the certificates of a TLS client expire, and whether its key fits."""
     if peer.certificate_file is not None:
-        yield certificate(f"{title} TLS", peer.certificate_file, f"{section}.certificate_file")
+        setting = f"{section}.certificate_file"
+        yield certificate(f"{title} TLS", peer.certificate_file, setting, peer.key_file)
     if peer.ca_file is not None:
         yield authority(f"{title} CA", peer.ca_file, f"{section}.ca_file")
 
 
-def certificate(title: str, file: Path, setting: str) -> Check:
-    """Check when one of our certificates expires. Raises OSError."""
+def certificate(title: str, file: Path, setting: str, key: Path | None = None) -> Check:
+    """Check when one of our certificates expires, and whether `key` fits. Raises OSError."""
     moment = expires_at(file)
+    if key is not None and (problem := key_problem(file, key)):
+        return Check(
+            title,
+            ok=False,
+            detail=problem,
+            advice=f"Give {setting} the certificate that was made for the key, or its key.",
+        )
     if moment <= time.time():
         return Check(
             title,

@@ -1,0 +1,1 @@
+"""Commands about all hosts of an installation, and the ledger that they share."""

@@ -1,0 +1,72 @@
+"""The identity of an archive: a small file that all its hosts share.
+
+It names the installation, so that another installation's archive is recognised. It names the
+archive itself, so that two archives of one installation differ.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+FILE_NAME: Final = "hilum-archive.json"
+_DIGITS: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveIdentity:
+    """`installation`: the number of the ledger's installation; `archive`: drawn with the file."""
+
+    installation: str
+    archive: str
+
+
+def installation_of(namespace: str) -> str:
+    """Return the number of the installation whose ledger has this namespace, a UUID."""
+    return uuid.UUID(namespace).hex[:_DIGITS]
+
+
+def read_identity(root: Path) -> ArchiveIdentity | None:
+    """Return the identity of the archive; None: it has none, or is not there.
+
+    Raises OSError where the file cannot be read, also where it holds something else.
+    """
+    file = root / FILE_NAME
+    try:
+        found = json.loads(file.read_bytes())
+        return ArchiveIdentity(str(found["installation"]), str(found["archive"]))
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise OSError(0, "it is not the identity of an archive", str(file)) from error
+
+
+def begin_identity(root: Path, namespace: str) -> ArchiveIdentity:
+    """Return the identity of the archive, which is drawn where it has none. Raises OSError.
+
+    Several hosts may do this at once: the first one draws it.
+    """
+    if (known := read_identity(root)) is not None:
+        return known
+    drawn = ArchiveIdentity(installation_of(namespace), uuid.uuid4().hex)
+    part = root / f".{FILE_NAME}.{uuid.uuid4().hex}"
+    part.write_text(json.dumps(asdict(drawn)) + "\n", encoding="ascii")
+    try:
+        _name(part, root / FILE_NAME)
+    finally:
+        part.unlink(missing_ok=True)
+    return read_identity(root) or drawn
+
+
+def _name(part: Path, file: Path) -> None:
+    """Give the file its name, if no other host has done so."""
+    with contextlib.suppress(FileExistsError):
+        try:
+            os.link(part, file)
+        except PermissionError:  # a file system without hard links
+            part.rename(file)
