@@ -42,16 +42,17 @@ def programs() -> Path:
 
 @contextmanager
 def postgres_cluster(folder: Path, options: Mapping[str, str]) -> Iterator[str]:
-    """URL (postgresql+psycopg) of an empty database on a new server, which stops at the end.
+    """URL (postgresql+psycopg) of an empty database on a server that stops at the end.
 
-    `folder`: an empty one; the socket is there, so its path is short (107 bytes). `options`:
+    `folder`: an empty one, or that of an earlier cluster, which is started again; the socket is there, so its path is short (107 bytes). `options`:
     settings of the server. Raises PostgresMissing.
     """
     found = programs()
     own(folder)
     data = str(folder.resolve() / "data")
     pg_ctl = str(found / "pg_ctl")
-    run_as_postgres(folder, [str(found / "initdb"), "-D", data, *_INITDB])
+    if not Path(data).exists():
+        run_as_postgres(folder, [str(found / "initdb"), "-D", data, *_INITDB])
     settings = {
         "listen_addresses": "''",
         "unix_socket_directories": str(folder.resolve()),

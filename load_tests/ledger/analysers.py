@@ -7,11 +7,9 @@ time says nothing about several hosts.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +18,12 @@ from typing import Final
 from hilum.domain import Advance, ReadingState
 from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
+from load_tests.ledger.backends import cpu_seconds, postmaster_of
 from load_tests.ledger.claims import make_due
 
 AT_ONCE: Final = 8
 _IMAGES: Final = 40
 _LEASE_SECONDS: Final = 60.0
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_STAT_CHILDREN: Final = slice(11, 15)  # utime, stime, cutime, cstime behind the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +45,7 @@ def measure(url: str, folder: Path, analysers: int, readings: int) -> Turn:
     for _ in range(readings // _IMAGES):
         make_due(engine, _IMAGES)
     engine.dispose()
-    postmaster = int((folder / "data" / "postmaster.pid").read_text().split()[0])
+    postmaster = postmaster_of(folder)
     before = cpu_seconds(postmaster)
     began = time.monotonic()
     workers = [
@@ -65,32 +62,6 @@ def measure(url: str, folder: Path, analysers: int, readings: int) -> Turn:
         raise RuntimeError("an analyser of the bench has failed")
     cost = cpu_seconds(postmaster) - before
     return Turn(analysers, done, taken, cost * 1e3 / done)
-
-
-def cpu_seconds(postmaster: int) -> float:
-    """CPU of the postmaster and of all its processes, those that have ended included."""
-    total = 0
-    for process in (postmaster, *_children(postmaster)):
-        own = _ticks(process)
-        total += sum(own) if process == postmaster else sum(own[:2])
-    return total / _TICKS
-
-
-def _children(parent: int) -> Sequence[int]:
-    try:
-        said = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-    except FileNotFoundError:
-        return ()
-    return [int(word) for word in said.split()]
-
-
-def _ticks(process: int) -> list[int]:
-    """utime, stime, cutime and cstime (proc(5)); zeros: it has ended."""
-    try:
-        said = Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return [0, 0, 0, 0]
-    return [int(word) for word in said.rpartition(")")[2].split()[_STAT_CHILDREN]]
 
 
 def read_all(url: str, name: str) -> int:

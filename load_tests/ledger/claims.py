@@ -1,6 +1,6 @@
 """Claims of readings on an empty and on a full ledger, in turns, by the ledger's own verb.
 
-Each turn makes one study of images due, claims them part by part, and ends them. Only the claims
+Each is timed by the wall clock and by the CPU clocks of both ends. Each turn makes one study of images due, claims them part by part, and ends them. Only the claims
 are timed; ends and new rows are not.
 """
 
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import Engine, insert, text
+from sqlalchemy import Engine, insert
 
 from hilum.domain import Advance, Priority, ReadingState
 from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
 from hilum.store.schema.tables import instance, reading, study
+from load_tests.ledger.backends import Clocks, client_backends
 from load_tests.ledger.fill import RELEASE
 
 AT_ONCE: Final = 8  # as an analyser claims
@@ -27,45 +27,50 @@ _ANALYSED: Final = Advance(ReadingState.ANALYSED, {"logits": [0.5]})
 
 @dataclass
 class Side:
-    """One ledger, and milliseconds of each claim."""
+    """One ledger, and milliseconds of each claim by both clocks."""
 
-    url: str
-    claims: list[float]
+    ledger: Ledger
+    engine: Engine
+    wall_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
 
     @classmethod
     def of(cls, url: str) -> Side:
-        """Begin without figures."""
-        return cls(url, [])
+        """Open a ledger, without figures yet."""
+        return cls(Ledger(url), open_engine(url))
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.ledger.close()
+        self.engine.dispose()
 
 
 def claims_in_turns(empty: str, full: str, claims: int, warm_up: int = 20) -> tuple[Side, Side]:
     """Claim on both ledgers by turns, `claims` times on each."""
     sides = (Side.of(empty), Side.of(full))
-    ledgers = [Ledger(side.url) for side in sides]
-    engines = [open_engine(side.url) for side in sides]
     try:
         for number in range(claims + warm_up):
-            order = (0, 1) if number % 2 else (1, 0)
-            for place in order:
-                taken = _claim_once(engines[place], ledgers[place])
+            for side in sides if number % 2 else reversed(sides):
+                wall_ms, cpu_ms = _claim_once(side)
                 if number >= warm_up:
-                    sides[place].claims.append(taken)
+                    side.wall_ms.append(wall_ms)
+                    side.cpu_ms.append(cpu_ms)
     finally:
-        for ledger in ledgers:
-            ledger.close()
-        for engine in engines:
-            engine.dispose()
+        for side in sides:
+            side.close()
     return sides
 
 
-def _claim_once(engine: Engine, ledger: Ledger) -> float:
-    make_due(engine, AT_ONCE)
-    began = time.perf_counter()
-    jobs = ledger.claim("analyse", AT_ONCE, "bench", _LEASE_SECONDS)
-    taken = (time.perf_counter() - began) * 1e3
+def _claim_once(side: Side) -> tuple[float, float]:
+    """Milliseconds of one claim by the wall clock, and of CPU of this thread and the sessions."""
+    make_due(side.engine, AT_ONCE)
+    sessions = client_backends(side.engine)
+    clocks = Clocks(sessions)
+    jobs = side.ledger.claim("analyse", AT_ONCE, "bench", _LEASE_SECONDS)
+    taken = clocks.passed()
     if len(jobs) != AT_ONCE:
         raise RuntimeError(f"{len(jobs)} readings were claimed instead of {AT_ONCE}")
-    ledger.advance("analyse", [(job.lease, _ANALYSED) for job in jobs])
+    side.ledger.advance("analyse", [(job.lease, _ANALYSED) for job in jobs])
     return taken
 
 
@@ -123,14 +128,3 @@ def _reading(uid: str, instance_id: int, now: float) -> dict[str, Any]:
         "priority": Priority.LIVE.value,
         "due_at": now,
     }
-
-
-def plans(engine: Engine) -> Iterator[str]:
-    """The plans of the claim's statements on this ledger, for a person."""
-    queries = (
-        "SELECT * FROM reading WHERE state = 'due' AND due_at <= 2e9"
-        " ORDER BY priority, due_at, id LIMIT 8 FOR UPDATE SKIP LOCKED",
-    )
-    with engine.connect() as connection:
-        for query in queries:
-            yield from connection.execute(text(f"EXPLAIN (ANALYZE, BUFFERS) {query}")).scalars()

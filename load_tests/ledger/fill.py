@@ -13,7 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, Engine, func, select, text
+
+from hilum.store.schema.tables import metadata
 
 YEARS: Final = 5
 RELEASE: Final = "bench@1"
@@ -87,7 +89,7 @@ def _uid(kind: str, number: str) -> str:
 
 def content() -> dict[str, Any]:
     """The content of each filled result."""
-    findings = [
+    findings: list[dict[str, Any]] = [
         {
             "key": name,
             "text": name.capitalize(),
@@ -125,8 +127,9 @@ def fill(engine: Engine, amount: Amount, say: Callable[[str], None]) -> float:
             say(f"{name} filled, {time.monotonic() - began:.0f} s")
         _restore(connection, [f"{row.said}" for row in indexes], constraints)
         for name in _FILLED:
-            query = f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), max(id)) FROM {name}"
-            connection.execute(text(query))
+            last = select(func.max(metadata.tables[name].c.id)).scalar_subquery()
+            sequence = func.pg_get_serial_sequence(name, "id")
+            connection.execute(select(func.setval(sequence, last)))
     say(f"indexes made, {time.monotonic() - began:.0f} s")
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text("VACUUM (ANALYZE)"))
@@ -162,6 +165,11 @@ _OF_IMAGE: Final = "CAST(:began AS float) + i * CAST(:step AS float)"
 _OF_STUDY: Final = "CAST(:began AS float) + s * 1.5 * CAST(:step AS float)"
 _SENDER: Final = f"'SENDER_' || s % {SENDERS}"
 _STUDIES: Final = "FROM generate_series(1, CAST(:studies AS int)) AS s"
+_LAST_YEAR: Final = (
+    "FROM generate_series(CAST(:studies AS int) * 4 / 5, CAST(:studies AS int)) AS s"
+)
+_EACH_TENTH: Final = "FROM generate_series(10, CAST(:studies AS int), 10) AS s"
+_EACH_HUNDREDTH: Final = "FROM generate_series(1, CAST(:studies AS int), 100) AS s"
 _IMAGES: Final = (
     "FROM (SELECT i, (2 * i + 2) / 3 AS s FROM generate_series(1, CAST(:images AS int)) AS i) AS n"
 )
@@ -206,7 +214,7 @@ _STATEMENTS: Final[Mapping[str, str]] = {
         f" {_DATA_COLUMNS}) SELECT s, {_uid('study', 's')}, :release,"
         " md5(CAST(s AS text)), 2, CASE WHEN s % 1000 = 0 THEN 'not_analysed' ELSE 'analysed' END,"
         " CASE WHEN s % 1000 = 0 THEN 'no_analysed_image' END, CAST(:content AS json),"
-        " CAST('{\"sr\": \"2.25.1\"}' AS json),"
+        ' CAST(\'{"sr": "2.25.1"}\' AS json),'
         f" {_OF_STUDY} + 61, true, s, 'reported', 1, {_OF_STUDY} + 61, 1, 0, NULL,"
         f" {_OF_STUDY} + 62 {_STUDIES}"
     ),
@@ -223,9 +231,9 @@ _STATEMENTS: Final[Mapping[str, str]] = {
     "delivery": (
         f"INSERT INTO delivery (id, document_id, destination, change, {_DATA_COLUMNS})"
         " SELECT s, 2 * s - 1, 'pacs', s, CASE WHEN s % 50000 = 0 THEN 'dead'"
-        " WHEN s % 1000 = 0 THEN 'withheld' ELSE 'delivered' END, 1,"
+        " WHEN s % 10000 = 0 THEN 'withheld' ELSE 'delivered' END, 1,"
         f" {_OF_STUDY} + 62, 1, 0, CASE WHEN s % 50000 = 0 THEN 'refused'"
-        f" WHEN s % 1000 = 0 THEN 'untrained_weights' END, {_OF_STUDY} + 63 {_STUDIES}"
+        f" WHEN s % 10000 = 0 THEN 'untrained_weights' END, {_OF_STUDY} + 63 {_STUDIES}"
     ),
     # A year of associations (retention.association_days), one a study.
     "association": (
@@ -233,19 +241,19 @@ _STATEMENTS: Final[Mapping[str, str]] = {
         " called_ae_title, outcome, reason, stored, refused)"
         f" SELECT s, {_OF_STUDY}, {_OF_STUDY} + 2, '127.0.0.1', {_SENDER}, 'HILUM',"
         " CASE WHEN s % 10000 = 0 THEN 'rejected' ELSE 'released' END, NULL, 2, 0"
-        " FROM generate_series(CAST(:studies AS int) * 4 / 5, CAST(:studies AS int)) AS s"
+        f" {_LAST_YEAR}"
     ),
     "comparison": (
         "INSERT INTO comparison (id, study_instance_uid, release, shadow, content,"
         f" {_DATA_COLUMNS}) SELECT s, {_uid('study', 's')}, :release, 'bench@2',"
         ' CAST(\'{"effusion": [0.2, 0.3, "negative", "negative"]}\' AS json),'
         f" 'compared', 3, {_OF_STUDY}, 1, 0, NULL, {_OF_STUDY} + 64"
-        " FROM generate_series(1, CAST(:studies AS int), 100) AS s"
+        f" {_EACH_HUNDREDTH}"
     ),
     "audit": (
         "INSERT INTO audit (id, deed, at, actor, channel, address, host, verb, study_id, count,"
         f" outcome) SELECT s / 10, md5(CAST(s AS text)), {_OF_STUDY}, 'reader', 'page',"
-        " '127.0.0.1', 'bench', 'view_study', s, 1, 'done'"
-        " FROM generate_series(10, CAST(:studies AS int), 10) AS s"
+        " '127.0.0.1', 'bench', 'read_study', s, 1, 'done'"
+        f" {_EACH_TENTH}"
     ),
 }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -17,6 +16,7 @@ from hilum.settings import FolderDestination
 from hilum.store.audit.log import AuditFilter, AuditLog
 from hilum.store.queries.views import LedgerViews, StudyFilter
 from hilum.verbs import Verb
+from load_tests.ledger.backends import Clocks, client_backends
 from load_tests.ledger.fill import RELEASE, Amount, study_uid
 
 _DAY: Final = 86400.0
@@ -39,7 +39,7 @@ class Sample:
 
 def sample_of(engine: Engine, amount: Amount, seed: int = 1) -> Sample:
     """Draw rows from all years alike."""
-    draw = random.Random(seed)  # noqa: S311 - no secret
+    draw = random.Random(seed)
     numbers = [draw.randint(1, amount.studies) for _ in range(_SAMPLES)]
     with engine.connect() as connection:
         images = connection.execute(
@@ -62,6 +62,14 @@ def sample_of(engine: Engine, amount: Amount, seed: int = 1) -> Sample:
     )
 
 
+@dataclass
+class QueryTimes:
+    """Milliseconds of one query by the wall clock, and of CPU of this thread and the sessions."""
+
+    wall_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
+
+
 class Timed:
     """Milliseconds of each query, by its name."""
 
@@ -70,7 +78,7 @@ class Timed:
         self._audit = AuditLog(url)
         self._sample = sample
         self._now = amount.now
-        self._draw = random.Random(seed)  # noqa: S311 - no secret
+        self._draw = random.Random(seed)
         self._destinations = {"pacs": FolderDestination(kind="folder", path=Path("none"))}
 
     def close(self) -> None:
@@ -78,15 +86,17 @@ class Timed:
         self._views.close()
         self._audit.close()
 
-    def measure(self, rounds: int) -> dict[str, list[float]]:
+    def measure(self, rounds: int, sessions: Sequence[int]) -> dict[str, QueryTimes]:
         """Run every query once a round, so that all share the machine's moments."""
         queries = {**self.of_pages(), **self.of_exporter()}
-        found: dict[str, list[float]] = {name: [] for name in queries}
+        found = {name: QueryTimes() for name in queries}
         for _ in range(rounds):
             for name, query in queries.items():
-                began = time.perf_counter()
+                clocks = Clocks(sessions)
                 query()
-                found[name].append((time.perf_counter() - began) * 1e3)
+                wall_ms, cpu_ms = clocks.passed()
+                found[name].wall_ms.append(wall_ms)
+                found[name].cpu_ms.append(cpu_ms)
         return found
 
     def of_pages(self) -> Mapping[str, Query]:
@@ -202,8 +212,10 @@ class Timed:
         return self._draw.choice(rows)
 
 
-def measured(url: str, sample: Sample, amount: Amount, rounds: int) -> dict[str, list[float]]:
+def measured(
+    url: str, engine: Engine, sample: Sample, amount: Amount, rounds: int
+) -> dict[str, QueryTimes]:
     """Milliseconds of each query, after one round that is not counted."""
     with closing(Timed(url, sample, amount)) as timed:
-        timed.measure(1)
-        return timed.measure(rounds)
+        timed.measure(1, ())
+        return timed.measure(rounds, client_backends(engine))

@@ -71,8 +71,8 @@ def pgbouncer(url: str) -> Iterator[str]:
 
 def through(pooled: str, url: str) -> str:
     """URL of the database of `url` through the PgBouncer of `pooled`."""
-    return make_url(pooled).set(database=make_url(url).database).render_as_string(
-        hide_password=False
+    return (
+        make_url(pooled).set(database=make_url(url).database).render_as_string(hide_password=False)
     )
 
 
