@@ -78,10 +78,10 @@ def rows(
             return
         found = preview(settings, before, at_most)
     print(f"rows        leave {chosen:g} months after the last delivery: before {_day(before)}")
-    print(f"looked at   {found.looked_at} studies whose last image is older, of {at_most} at most")
-    print(f"leave       {found.leaving} studies, with an export in {settings.row_exports_dir}")
+    print(f"looked at   {found.looked_at} whose last image is older, {at_most} at most")
+    print(f"leave       {found.leaving}, with an export in {settings.row_exports_dir}")
     for reason, count in sorted(found.kept.items()):
-        print(f"stay        {count} studies, {reason}: {reason.words}")
+        print(f"stay        {count}, {reason}: {reason.words}")
 
 
 @retention_app.command("confirm-clock")
