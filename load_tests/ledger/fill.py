@@ -98,7 +98,7 @@ def content() -> dict[str, Any]:
             "score": 0.2227,
             "probability": None,
             "operating_point": 0.5,
-            "decision": "negative",
+            "decision": "absent",
             "source_sop_instance_uids": [],
             "member_scores": {},
         }
@@ -246,7 +246,7 @@ _STATEMENTS: Final[Mapping[str, str]] = {
     "comparison": (
         "INSERT INTO comparison (id, study_instance_uid, release, shadow, content,"
         f" {_DATA_COLUMNS}) SELECT s, {_uid('study', 's')}, :release, 'bench@2',"
-        ' CAST(\'{"effusion": [0.2, 0.3, "negative", "negative"]}\' AS json),'
+        ' CAST(\'{"effusion": [0.2, 0.3, "absent", "absent"]}\' AS json),'
         f" 'compared', 3, {_OF_STUDY}, 1, 0, NULL, {_OF_STUDY} + 64"
         f" {_EACH_HUNDREDTH}"
     ),

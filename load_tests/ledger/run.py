@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -70,7 +71,12 @@ def main(words: Sequence[str] | None = None) -> int:
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **around,
         "postgresql": {"options": dict(OPTIONS), "version": found.pop("version")},
-        "settings": {"claims": options.claims, "rounds": options.rounds},
+        "settings": {
+            "claims": options.claims,
+            "rounds": options.rounds,
+            # Below 0: it ran before other programs of the machine.
+            "niceness": os.nice(0),
+        },
         **found,
         "goals": [goal.as_json() for goal in goals],
     }
