@@ -1,11 +1,10 @@
-"""CPU of PostgreSQL's processes, from /proc.
+"""CPU of PostgreSQL's sessions, from /proc.
 
 On a busy machine a wall clock measures the neighbours. CPU clocks measure the work.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,23 +12,7 @@ from typing import Final
 
 from sqlalchemy import Engine, text
 
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
-_TIMES: Final = slice(11, 15)  # utime, stime, cutime, cstime behind the name, proc(5)
 _CLIENTS: Final = text("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'")
-
-
-def postmaster_of(folder: Path) -> int:
-    """The process id of the postmaster of a cluster."""
-    return int((folder / "data" / "postmaster.pid").read_text().split()[0])
-
-
-def cpu_seconds(postmaster: int) -> float:
-    """CPU of the postmaster and of all its processes, those that have ended included."""
-    total = 0
-    for process in (postmaster, *_children(postmaster)):
-        own = _ticks(process)
-        total += sum(own) if process == postmaster else sum(own[:2])
-    return total / _TICKS
 
 
 def client_backends(engine: Engine) -> list[int]:
@@ -65,20 +48,3 @@ def _running_ns(process: int) -> int:
         return int(Path(f"/proc/{process}/schedstat").read_text().split()[0])
     except (FileNotFoundError, ProcessLookupError):
         return 0
-
-
-def _children(parent: int) -> Sequence[int]:
-    try:
-        said = Path(f"/proc/{parent}/task/{parent}/children").read_text()
-    except FileNotFoundError:
-        return ()
-    return [int(word) for word in said.split()]
-
-
-def _ticks(process: int) -> list[int]:
-    """utime, stime, cutime and cstime; zeros: it has ended."""
-    try:
-        said = Path(f"/proc/{process}/stat").read_text()
-    except FileNotFoundError:
-        return [0, 0, 0, 0]
-    return [int(word) for word in said.rpartition(")")[2].split()[_TIMES]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -59,9 +60,9 @@ def _of_queries(queries: Mapping[str, Any], clock: str, words: str) -> list[Goal
 
 
 def linearity(turns: list[Mapping[str, Any]]) -> float:
-    """Database CPU of a reading with one analyser, by that with the most."""
+    """Database CPU of a reading with one analyser, by that with the most: of medians."""
     cost: dict[int, list[float]] = {}
     for turn in turns:
         cost.setdefault(turn["analysers"], []).append(turn["database_ms_per_reading"])
-    means = {number: sum(values) / len(values) for number, values in cost.items()}
-    return means[min(means)] / means[max(means)]
+    usual = {number: statistics.median(values) for number, values in cost.items()}
+    return usual[min(usual)] / usual[max(usual)]
