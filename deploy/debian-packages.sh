@@ -8,7 +8,7 @@ set -euo pipefail
 
 runtime=(python3.11 python3.11-venv libpython3.11 libseccomp2)
 compiler=(gcc libc6-dev libxxhash-dev)
-peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc orthanc-dicomweb postgresql prometheus
+peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc orthanc-dicomweb postgresql pgbouncer prometheus
        chromium fonts-dejavu-core e2fsprogs xfsprogs systemd rsyslog rsyslog-openssl jing)
 
 if ! command -v dpkg-query >/dev/null; then
@@ -28,7 +28,7 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 0
 fi
 
-# Orthanc, PostgreSQL, Prometheus and rsyslog are started by the tests that need them, on their own ports: keep apt from starting Debian's.
+# Orthanc, PostgreSQL, PgBouncer, Prometheus and rsyslog are started by the tests that need them, on their own ports: keep apt from starting Debian's.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"
@@ -42,7 +42,7 @@ apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 
 # The policy above stops the start during installation; without this the next boot would start them.
 if [ -d /run/systemd/system ]; then
-    for service in orthanc postgresql prometheus rsyslog; do
+    for service in orthanc postgresql pgbouncer prometheus rsyslog; do
         case " ${missing[*]} " in *" $service "*) systemctl disable --quiet "$service" || true ;; esac
     done
 fi

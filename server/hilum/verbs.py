@@ -77,6 +77,7 @@ class Verb(StrEnum):
     RECOVER = "recover"
     BACK_UP = "back_up"
     CONFIRM_CLOCK = "confirm_clock"
+    FORGET_STUDIES = "forget_studies"
     PAUSE = "pause"
     RESUME = "resume"
     FORGET_DESTINATION = "forget_destination"
@@ -127,6 +128,7 @@ class Thing(StrEnum):
     STUDY = "study"
     CAMPAIGN = "campaign"
     SOURCE = "source"
+    FILE = "file"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,9 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.BACK_UP: Meaning("The installation was copied.", EXPORT, "R"),
     Verb.CONFIRM_CLOCK: _alert(
         "The clock was confirmed, so that deletion by age goes on from it.", _RESTRICTED
+    ),
+    Verb.FORGET_STUDIES: Meaning(
+        "Rows of old studies left the ledger, after they were exported.", STUDY_DELETED, "D"
     ),
     Verb.PAUSE: _alert("Deliveries to a destination were stopped.", _RESTRICTED),
     Verb.RESUME: _alert("Deliveries to a destination were resumed.", _RESTRICTED),

@@ -50,6 +50,40 @@ def show(config: Config = None) -> None:
     raise typer.Exit(1 if any(found.held.values()) else 0)
 
 
+@retention_app.command("rows")
+@declare_verb(NoVerb("it shows counts and moments, and no study"))
+def rows(
+    months: Annotated[
+        float | None,
+        typer.Option(help="Count as if retention.row_months were this number.", min=0.1),
+    ] = None,
+    at_most: Annotated[
+        int, typer.Option("--at-most", help="Studies to look at, the oldest first.", min=1)
+    ] = 10_000,
+    config: Config = None,
+) -> None:
+    """Show how many studies would leave the ledger, and why others stay. It changes nothing.
+
+    Their rows and documents leave when their last delivery is older than retention.row_months.
+    """
+    settings = migrated_settings(config)
+    from hilum.services.forgotten_studies import preview, rows_before  # noqa: PLC0415 - imports the ledger
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+
+    chosen = settings.retention.row_months if months is None else months
+    with explained(), closing(LedgerViews(settings.ledger_url)) as views:
+        before = rows_before(chosen, views.retention_state().moment)
+        if before is None:
+            print("rows        stay (retention.row_months = 0); --months shows what would leave")
+            return
+        found = preview(settings, before, at_most)
+    print(f"rows        leave {chosen:g} months after the last delivery: before {_day(before)}")
+    print(f"looked at   {found.looked_at} whose last image is older, {at_most} at most")
+    print(f"leave       {found.leaving}, with an export in {settings.row_exports_dir}")
+    for reason, count in sorted(found.kept.items()):
+        print(f"stay        {count}, {reason}: {reason.words}")
+
+
 @retention_app.command("confirm-clock")
 @performs(Verb.CONFIRM_CLOCK)
 def confirm_clock(

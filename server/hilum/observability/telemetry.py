@@ -240,6 +240,10 @@ FILES_REMOVED = Counter(
 REMOVED_BYTES = Counter(
     "hilum_removed_bytes_total", "Bytes of files deleted from the archive.", ["cause"]
 )
+STUDIES_FORGOTTEN = Counter(
+    "hilum_studies_forgotten_total",
+    "Studies whose rows have left the ledger, after they were exported (retention.row_months).",
+)
 PROCESS_RESTARTS = Counter(
     "hilum_process_restarts_total",
     "Child processes that ended unasked and were started again.",

@@ -55,7 +55,7 @@ def main() -> int:
         settings = _settings_of(spec)
         require_revision(settings.ledger_url)
         with (
-            contextlib.closing(Ledger(settings.ledger_url)) as ledger,
+            contextlib.closing(_ledger(settings)) as ledger,
             _returning_leases(ledger, spec.role),
         ):
             os.nice(_NICE.get(spec.role, 0))
@@ -78,6 +78,10 @@ def main() -> int:
         log.error("ledger_damaged", advice=RESTORE)
         return 2
     return 0
+
+
+def _ledger(settings: Settings) -> Ledger:
+    return Ledger(settings.ledger_url, direct_url=settings.ledger.direct_url)
 
 
 def _trace(settings: Settings, spec: LaunchSpec, ledger: Ledger) -> None:

@@ -20,7 +20,7 @@ from hilum.settings.root import Settings
 from hilum.settings.sections import kinds_with, known_names
 from hilum_preprocessing.spec.fields import nearest
 
-_SECRETS = {("api", "token"), ("ledger", "url")}
+_SECRETS = {("api", "token"), ("ledger", "url"), ("ledger", "direct_url")}
 
 
 _SECRET_NAME = re.compile("token$|password|secret|webhook", re.IGNORECASE)

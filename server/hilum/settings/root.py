@@ -275,6 +275,11 @@ class Settings(Section):
         return self.site.state_dir / "run"
 
     @property
+    def row_exports_dir(self) -> Path:
+        """Exports of rows that have left the ledger."""
+        return self.retention.row_exports or self.site.state_dir / "row_exports"
+
+    @property
     def built_dir(self) -> Path:
         """Built Triton model trees."""
         return self.models.built or self.site.state_dir / "models"

@@ -116,6 +116,23 @@ class LedgerSection(Section):
         ),
     )
 
+    direct_url: Annotated[str, AfterValidator(_ledger_url)] = Field(
+        "",
+        description=(
+            "The same database without a pooler, where `url` is PgBouncer's: for"
+            " notifications, which a pooler does not carry. Empty: as `url`; behind a pooler stages"
+            " then look for work every pipeline.poll_seconds (docs/operate/postgresql.md)."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _direct_url_is_of_a_server(self) -> LedgerSection:
+        if self.direct_url and not (
+            self.url.startswith(_POSTGRESQL) and self.direct_url.startswith(_POSTGRESQL)
+        ):
+            raise ValueError("direct_url needs a PostgreSQL in url, and names the same database")
+        return self
+
     @property
     def words(self) -> Mapping[str, str]:
         """The words of libpq behind the question mark of `url`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hilum.settings.fields import (
     AeTitle,
@@ -38,9 +38,10 @@ class Studies(Section):
 
 
 class Retention(Section):
-    """Deletion of pixels from the archive.
+    """Deletion of pixels from the archive, and of rows from the ledger.
 
-    Rows of studies and documents stay. Images that are not delivered or not read yet always stay.
+    Rows of studies and documents stay, unless `row_months` says otherwise. Images that are not
+    delivered or not read yet always stay.
     """
 
     days: float = Field(
@@ -90,9 +91,33 @@ class Retention(Section):
             " times the hourly average that `days` leads to."
         ),
     )
+    row_months: float = Field(
+        0.0,
+        ge=0,
+        description=(
+            "Months after the last delivery of a study until its rows and documents leave"
+            " the ledger; 0: they stay. They are exported before (row_exports), and leave"
+            " only after their pixels (docs/operate/postgresql.md)."
+        ),
+    )
+    row_exports: Path | None = Field(
+        None,
+        description=(
+            "Folder of the exports of rows that have left; none: row_exports in the state folder."
+        ),
+    )
     check_seconds: float = Field(
         60.0, gt=0, description=("Time between two scans for pixels that may leave.")
     )
+
+    @model_validator(mode="after")
+    def _rows_leave_after_pixels(self) -> Retention:
+        if self.row_months and not (self.days or self.pressure_free_bytes):
+            raise ValueError(
+                "row_months: rows leave after their pixels, so days or pressure_free_bytes has to"
+                " let pixels leave"
+            )
+        return self
 
 
 class Route(Section):

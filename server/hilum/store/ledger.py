@@ -104,7 +104,10 @@ class Ledger:
     The schema must be there already (`hilum.store.migrations.migrate`).
     """
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, url: str, clock: Callable[[], float] = time.time, direct_url: str = ""
+    ) -> None:
+        """`direct_url`: the same database without a pooler, for notifications; empty: `url`."""
         self.url = url
         self._clock = clock
         # The sync comes after a transaction (`_sync`), never inside: SQLite has one writer at a
@@ -119,7 +122,7 @@ class Ledger:
         )
         self._writes = Transactions(self._engine)
         self._reads = Transactions(self._reader)
-        self._notifier = notifier_for(url)
+        self._notifier = notifier_for(url, direct_url)
 
     def close(self) -> None:
         """Give the connections back."""

@@ -19,8 +19,10 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.domain import Priority
+from hilum.errors import Retry
 from hilum.observability import telemetry
 from hilum.receive.indexing.recovery import abandoned, recover
+from hilum.services.forgotten_studies import Forgetting, rows_before
 from hilum.services.launch_spec import process_name
 from hilum.settings import Retention as RetentionSettings
 from hilum.settings import Settings
@@ -31,6 +33,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.retention.deletions import Removed
 from hilum.store.retention.policy import RetentionPolicy, RetentionScan, Rule, Share
 from hilum.store.retention.rate import Hour
+from hilum.store.retention.rows import RowRetention, StudyWalk
 from hilum.supervisor.checks.retention_advice import CLOCK_AHEAD, CLOCK_BEHIND, HOUR_SPENT
 
 _DAY_SECONDS = 86400.0
@@ -44,6 +47,11 @@ _NOTHING_MORE = (
     "nothing more may leave: deliver what waits, or add space; look whether snapshots, or a backup"
     " on this file system, hold what was deleted, and whether storage commitment has promised the"
     " rest (retention.committed_days)"
+)
+_STUDIES_A_TURN = 5000
+_NOT_EXPORTED = (
+    "rows stay until they are exported: make room in the folder of retention.row_exports, and let"
+    " this user write there; tried again at the next turn"
 )
 _log = telemetry.logger("supervisor")
 
@@ -124,6 +132,11 @@ class Housekeeper:
         self._retention = RetentionPolicy(
             settings.ledger_url, self._archive, self._time.now, hourly_share(self._settings)
         )
+        self._rows = RowRetention(settings.ledger_url)
+        self._row_walk = StudyWalk()
+        self._elapsed = elapsed
+        self._rows_rest_until = elapsed()
+        self._forgetting = Forgetting(settings, self._rows, clock)
         self._said: frozenset[str] = frozenset()  # why fewer images leave than the settings allow
         self._owner = process_name("supervisor", os.getpid())
         # By priority. The next turn continues where a turn has ended.
@@ -143,6 +156,7 @@ class Housekeeper:
         if self._thread is not None:
             self._thread.join(timeout=5.0)
         self._retention.close()
+        self._rows.close()
         self._engine.dispose()
 
     def _run(self) -> None:
@@ -180,6 +194,7 @@ class Housekeeper:
         self._remove_files()
         self._forget()
         self._shorten_headers()
+        self._forget_studies()
         self._take_abandoned()
 
     def _delete_by_age(self) -> None:
@@ -231,6 +246,30 @@ class Housekeeper:
                 _log.info("rows_forgotten", what=name, count=count)
         if gone := self._archive.forget_gone(min(self._clock(), self._time.now()) - _DAY_SECONDS):
             _log.info("processes_forgotten", names=gone)
+
+    def _forget_studies(self) -> None:
+        """Let rows of old studies leave: so many are looked at in a turn, and the next goes on.
+
+        After the last it rests for a day: else each export would hold a few studies.
+        """
+        before = rows_before(self._settings.row_months, self._time.now())
+        if self._elapsed() < self._rows_rest_until:
+            return
+        looked_at = 0
+        while before is not None and looked_at < _STUDIES_A_TURN:
+            try:
+                turn = self._forgetting.next_batch(before, self._row_walk)
+            except (OSError, Retry) as error:
+                _log.error("rows_not_exported", problem=str(error), advice=_NOT_EXPORTED)
+                return
+            telemetry.STUDIES_FORGOTTEN.inc(turn.studies)
+            if turn.studies:
+                _log.info("studies_forgotten", count=turn.studies, file=turn.file)
+            looked_at += turn.looked_at
+            if not turn.looked_at:
+                self._rows_rest_until = self._elapsed() + _DAY_SECONDS
+            if not turn.looked_at or not self._may_go_on():
+                return
 
     def _shorten_headers(self) -> None:
         while self._retention.shorten_headers() and self._may_go_on():

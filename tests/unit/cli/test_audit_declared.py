@@ -16,7 +16,7 @@ from tests.support.server.api_client import open_rig
 # Open to everybody who reaches the port, or the shape of the API: they name no study.
 _OPEN = {"/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs", "/icon.svg"}
 # Written by the server itself, and by what guards the web.
-_BY_SERVER = {Verb.STOP, Verb.LOCK_OUT}
+_BY_SERVER = {Verb.STOP, Verb.LOCK_OUT, Verb.FORGET_STUDIES}
 
 
 def endpoints(routes: Any) -> Iterator[tuple[str, Callable[..., Any]]]:

@@ -550,3 +550,17 @@ def test_a_variable_of_an_earlier_version_is_answered_with_the_new_one(
     monkeypatch.setenv("HILUM_WATCH__IN__LANE", "live")
     said = "HILUM_WATCH__IN__LANE: `lane` is now called `priority`: rename it"
     assert said in problems(tmp_path, f'[watch.in]\npath = "{tmp_path}"\n')
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"retention": {"row_months": 12}}, "rows leave after their pixels"),
+        ({"ledger": {"direct_url": "postgresql+psycopg://a/b"}}, "direct_url needs a PostgreSQL"),
+    ],
+)
+def test_a_setting_that_would_have_no_effect_is_refused(
+    section: dict[str, dict[str, object]], problem: str
+) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        Settings.model_validate(section)

@@ -125,3 +125,15 @@ def test_a_person_looks_and_confirms(site: Site) -> None:
         == 0
     )
     assert site.hilum("retention", "show").returncode == 0
+
+
+def test_a_person_sees_which_rows_would_leave_and_why_others_stay(site: Site) -> None:
+    Street(site.ledger, Clock(time.time() - 10 * DAY)).walk("1.2.4", 1)
+
+    shown = site.hilum("retention", "rows", "--months", "0.1")
+
+    assert shown.returncode == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[1].split()[:3] == ["looked", "at", "1"]
+    assert lines[2].startswith("leave       0,")
+    assert lines[3].startswith("stay        1, open: ")

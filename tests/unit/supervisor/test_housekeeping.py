@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import event
+from structlog.testing import capture_logs
 
 from hilum.domain import AssociationRecord, Priority
 from hilum.errors import ConfigurationError
+from hilum.observability import telemetry
 from hilum.settings import Retention, Settings, load
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
@@ -228,3 +230,44 @@ def test_pixels_must_leave_before_associations_are_rejected(
         load(file)
     file.write_text("[retention]\npressure_free_bytes = 1300\n[receive]\nreserve_bytes = 600\n")
     assert load(file).retention.pressure_free_bytes == 1300
+
+
+def test_a_turn_lets_rows_leave_after_their_pixels_and_exports_them(tmp_path: Path) -> None:
+    month = 86400 * 365.25 / 12
+    settings, street = installation(tmp_path, days=500 / 86400, row_months=600 / month)
+    store(settings, "1.2.3")
+    street.walk("1.2.3", 1)
+    street.clock.now += 700
+    store(settings, "1.2.4")
+    street.walk("1.2.4", 1)
+    keeper = Housekeeper(settings)
+    before = _forgotten()
+
+    keeper.turn()
+    keeper.stop()
+
+    assert [row.study_instance_uid for row in street.rows(tables.study)] == ["1.2.4"]
+    assert len(list(settings.row_exports_dir.glob("studies-*"))) == 2
+    assert _forgotten() == before + 1
+
+
+def _forgotten() -> float:
+    (family,) = telemetry.STUDIES_FORGOTTEN.collect()
+    return family.samples[0].value
+
+
+def test_rows_stay_and_the_log_says_so_when_no_export_can_be_written(
+    tmp_path: Path,
+) -> None:
+    settings, street = installation(tmp_path, days=1e-6, row_months=1e-6)
+    store(settings, "1.2.3")
+    street.walk("1.2.3", 1)
+    settings.row_exports_dir.write_text("a file in the place of the folder")
+    keeper = Housekeeper(settings)
+
+    with capture_logs() as logs:
+        keeper.turn()
+    keeper.stop()
+
+    assert "rows_not_exported" in [line["event"] for line in logs]
+    assert len(street.rows(tables.study)) == 1

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from typing import Any
 
-from sqlalchemy import create_engine, text
+from sqlalchemy import Connection, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import OperationalError
@@ -30,6 +31,8 @@ _TABLES = (
     "former_header",
 )
 _PATIENCE_SECONDS = 30.0
+_LOOK_SECONDS = 0.05
+_IS_LOCKED = "55P03"  # SQLSTATE lock_not_available, of the notice of a table that was skipped
 
 
 def rewrite(url: str) -> bool:
@@ -73,14 +76,36 @@ def _empty_log(cursor: DBAPICursor) -> bool:
 
 
 def _rewrite_postgresql(url: str) -> bool:
-    engine = create_engine(url, isolation_level="AUTOCOMMIT", hide_parameters=True)
+    engine = open_engine(url).execution_options(isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
-            connection.execute(text(f"SET lock_timeout = '{int(_PATIENCE_SECONDS)}s'"))
-            for name in _TABLES:
-                connection.execute(text(f"VACUUM FULL {name}"))
-    except OperationalError:  # another connection held a table all the time
+            return all(_rewrite_table(connection, name) for name in _TABLES)
+    except OperationalError:  # no room, or it does not answer
         return False
     finally:
         engine.dispose()
-    return True
+
+
+def _rewrite_table(connection: Connection, name: str) -> bool:
+    """Rewrite one table. False: another connection held it all the time.
+
+    There is no `SET lock_timeout`: behind a pooler it would hold for other clients, too.
+    """
+    driver: Any = connection.connection.driver_connection
+    skipped: list[str | None] = []
+
+    def hear(notice: Any) -> None:  # noqa: ANN401 - psycopg's, which a server with SQLite does not load
+        skipped.append(notice.sqlstate)
+
+    driver.add_notice_handler(hear)
+    try:
+        give_up = time.monotonic() + _PATIENCE_SECONDS
+        while time.monotonic() < give_up:
+            skipped.clear()
+            connection.execute(text(f"VACUUM (FULL, SKIP_LOCKED) {name}"))
+            if _IS_LOCKED not in skipped:
+                return True
+            time.sleep(_LOOK_SECONDS)
+    finally:
+        driver.remove_notice_handler(hear)
+    return False

@@ -104,6 +104,7 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
         engine = create_engine(
             url, pool_pre_ping=True, pool_size=4, connect_args=libpq_arguments(url), **options
         )
+        event.listen(engine, "connect", _fit_to_pooler)
         # In a transaction that we have made read-only, such an answer to a write is a bug of ours.
         event.listen(
             engine,
@@ -129,6 +130,27 @@ def libpq_arguments(url: str) -> dict[str, Any]:
     parsed = make_url(url)
     _, named = parsed.get_dialect()().create_connect_args(parsed)
     return {**_CONNECT_TIMEOUTS, **named}
+
+
+def is_pooled(connection: Any) -> bool:  # noqa: ANN401 - psycopg's, which a server with SQLite does not load
+    """Whether a pooler such as PgBouncer stands between us and PostgreSQL.
+
+    A pooler answers the connection with a key of its own, PostgreSQL with its process id. Call it
+    outside a transaction.
+    """
+    before = connection.autocommit
+    connection.autocommit = True
+    try:
+        (process_id,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+    finally:
+        connection.autocommit = before
+    return bool(process_id != connection.info.backend_pid)
+
+
+def _fit_to_pooler(connection: Any, _record: object) -> None:  # noqa: ANN401 - psycopg's
+    """Prepare no statements behind a pooler: the next transaction may be on another session."""
+    if is_pooled(connection):
+        connection.prepare_threshold = None
 
 
 class Transactions:

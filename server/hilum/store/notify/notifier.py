@@ -56,15 +56,18 @@ class Notifier(Protocol):
         """Notify no more. Open subscriptions stay open."""
 
 
-def notifier_for(url: str) -> Notifier:
-    """The notifier that fits the ledger's database."""
+def notifier_for(url: str, direct_url: str = "") -> Notifier:
+    """The notifier that fits the ledger's database.
+
+    `direct_url`: the same database without a pooler; empty: `url`.
+    """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _SocketNotifier(Path(f"{parsed.database}.bells"))
     # A server with its ledger in SQLite does not load psycopg.
     from hilum.store.notify.postgres import PostgresNotifier  # noqa: PLC0415
 
-    return PostgresNotifier(libpq_arguments(url))
+    return PostgresNotifier(libpq_arguments(direct_url or url))
 
 
 class _Folder:

@@ -71,7 +71,8 @@ def _last_deliveries(connection: Connection) -> Iterator[tuple[str, float]]:
 
     Looks at the newest deliveries alone; older moments are not shown.
     """
-    newest = select(func.max(delivery.c.id)).scalar_subquery()
+    # A query of its own: the planner does not know how few rows are above a subquery's number.
+    newest = connection.execute(select(func.max(delivery.c.id))).scalar() or 0
     query = select(delivery.c.destination, func.max(delivery.c.finished_at).label("at")).group_by(
         delivery.c.destination
     )

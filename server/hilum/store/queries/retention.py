@@ -27,6 +27,8 @@ class RetentionState:
 
     believed: Believed | None
     hour: Hour
+    moment: float
+    """The known time, or the clock's where it is believed."""
 
     @property
     def held(self) -> dict[str, bool]:
@@ -39,7 +41,7 @@ def state(connection: Connection, now: float) -> RetentionState:
     """Read the state: two rows."""
     believed = known_time.read(connection)
     moment = believed.moment if believed is not None and believed.is_ahead else now
-    return RetentionState(believed, rate.read(connection, moment))
+    return RetentionState(believed, rate.read(connection, moment), moment)
 
 
 def promised(connection: Connection) -> Promised:

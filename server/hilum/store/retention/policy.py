@@ -58,7 +58,7 @@ _LOOKED_AT = 1000  # images of one look; of their studies, the one delivered fir
 _PASSED_BY = 5000  # images of one look at most that have to stay
 _TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhile, 1 ms for each
 # Conditions on the results, readings and deliveries of a study.
-_CURRENT = and_(
+CURRENT = and_(
     result.c.study_instance_uid == study.c.study_instance_uid, result.c.is_current.is_(True)
 )
 _OPEN_READING = and_(
@@ -66,7 +66,7 @@ _OPEN_READING = and_(
     reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
 )
 _WAITING = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD))
-_SENT = result.join(document, document.c.result_id == result.c.id).join(
+SENT = result.join(document, document.c.result_id == result.c.id).join(
     delivery, delivery.c.document_id == document.c.id
 )
 
@@ -198,7 +198,7 @@ class RetentionPolicy:
     def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
         freed = 0
         with begin_part(self._engine) as connection:
-            _hold(connection, study_ids)
+            lock_studies(connection, study_ids)
             for study_id in study_ids:
                 if (bytes_wanted is not None and freed >= bytes_wanted) or self._is_spent(rule):
                     break
@@ -285,7 +285,7 @@ def _candidates(
 
 def _finished(connection: Connection, rule: Rule, uids: Iterable[str]) -> Sequence[Row[Any]]:
     """Those of these studies whose pixels may go, with the moment at which they were finished."""
-    query = select(study.c.id, study.c.study_instance_uid, _finished_at().label("finished_at"))
+    query = select(study.c.id, study.c.study_instance_uid, finished_at().label("finished_at"))
     return connection.execute(
         query.where(study.c.study_instance_uid.in_(uids), *_may_go(rule))
     ).all()
@@ -314,7 +314,7 @@ def _in_order(rows: Collection[Row[Any]]) -> list[int]:
     return sorted(finished, key=lambda study_id: (finished[study_id], study_id))
 
 
-def _hold(connection: Connection, study_ids: Sequence[int]) -> None:
+def lock_studies(connection: Connection, study_ids: Sequence[int]) -> None:
     """Lock studies: no image of theirs comes unseen until the transaction ends.
 
     Images first, as in `record`, which opens a study again (PostgreSQL).
@@ -384,24 +384,21 @@ def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
             if len(rule.priorities) < len(Priority)
             else true()
         ),
-        select(result.c.id).where(_CURRENT).exists(),
-        ~select(result.c.id).where(_CURRENT, result.c.state != ResultState.REPORTED).exists(),
+        select(result.c.id).where(CURRENT).exists(),
+        ~select(result.c.id).where(CURRENT, result.c.state != ResultState.REPORTED).exists(),
         ~select(reading.c.id).where(_OPEN_READING).exists(),
-        ~select(delivery.c.id).select_from(_SENT).where(_CURRENT, _WAITING).exists(),
-        _finished_at() < rule.finished_before,
+        ~select(delivery.c.id).select_from(SENT).where(CURRENT, _WAITING).exists(),
+        finished_at() < rule.finished_before,
     ]
 
 
-def _finished_at() -> ColumnElement[float]:
+def finished_at() -> ColumnElement[float]:
     """The moment of the last delivery of the current results.
 
     Without deliveries, the moment of the last result.
     """
     delivered = (
-        select(func.max(delivery.c.finished_at))
-        .select_from(_SENT)
-        .where(_CURRENT)
-        .scalar_subquery()
+        select(func.max(delivery.c.finished_at)).select_from(SENT).where(CURRENT).scalar_subquery()
     )
-    written = select(func.max(result.c.finished_at)).where(_CURRENT).scalar_subquery()
+    written = select(func.max(result.c.finished_at)).where(CURRENT).scalar_subquery()
     return case((func.coalesce(delivered, 0.0) > written, delivered), else_=written)

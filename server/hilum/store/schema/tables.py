@@ -120,6 +120,7 @@ association = Table(
     Column("own_documents", Integer, nullable=False, server_default="0"),
     Column("advice", Text),
     Column("count", Integer, nullable=False, server_default="1"),
+    Index("ix_association_outcome", "outcome", "id"),
 )
 
 instance = Table(
@@ -259,6 +260,17 @@ study = Table(
         onupdate=NextChange(),
     ),
     Index("ix_study_change", "change", "id"),
+    # The list of studies of one sender, also of one that sent its last study years ago.
+    Index("ix_study_sender", "calling_ae_title", "last_received_at", "id"),
+    # The list of studies in any other state: most are closed.
+    Index(
+        "ix_study_open",
+        "state",
+        "last_received_at",
+        "id",
+        sqlite_where=text("state <> 'closed'"),
+        postgresql_where=text("state <> 'closed'"),
+    ),
 )
 
 reading = Table(
@@ -307,6 +319,26 @@ result = Table(
     *_lease_indexes("result"),
     _change_column(),
     _change_index("result"),
+    # Studies with an outcome or a release that few have: else all studies are walked.
+    Index(
+        "ix_result_outcome",
+        "outcome",
+        sqlite_where=text("is_current IS 1 AND outcome <> 'analysed'"),
+        postgresql_where=text("is_current IS true AND outcome <> 'analysed'"),
+    ),
+    Index(
+        "ix_result_release",
+        "release",
+        sqlite_where=text("is_current IS 1"),
+        postgresql_where=text("is_current IS true"),
+    ),
+    # A result that leaves is looked for here.
+    Index(
+        "ix_result_supersedes_id",
+        "supersedes_id",
+        sqlite_where=text("supersedes_id IS NOT NULL"),
+        postgresql_where=text("supersedes_id IS NOT NULL"),
+    ),
 )
 
 document = Table(
@@ -480,6 +512,8 @@ audit = Table(
     Column("count", Integer, nullable=False),
     Column("outcome", String(8), nullable=False),
     Column("detail", String(200)),
+    Index("ix_audit_verb", "verb", "id"),
+    Index("ix_audit_actor", "actor", "id"),
     sqlite_autoincrement=True,  # an id is never given twice, or a cursor would pass a row by
 )
 

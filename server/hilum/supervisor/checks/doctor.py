@@ -33,7 +33,12 @@ from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.audit import collector_files, collector_waits
 from hilum.supervisor.checks.check import AS_SERVER, Check, unless_refused
 from hilum.supervisor.checks.hosts import clock, other_hosts, waiting
-from hilum.supervisor.checks.ledger import ledger_file, ledger_server, ledger_tls
+from hilum.supervisor.checks.ledger import (
+    ledger_connections,
+    ledger_file,
+    ledger_server,
+    ledger_tls,
+)
 from hilum.supervisor.checks.peers import authority, certificate, gone, peers, revocations
 from hilum.supervisor.checks.ports import port_checks
 from hilum.supervisor.checks.reports import reports, withheld
@@ -81,6 +86,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
 def _file_checks(settings: Settings) -> Iterator[Check]:
     if not is_absent(settings.ledger_url):
         yield from unless_refused("ledger file", ledger_file(settings))
+        yield from unless_refused("ledger connections", ledger_connections(settings))
     yield from unless_refused("ledger server", ledger_server(settings))
 
 

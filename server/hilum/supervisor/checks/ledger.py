@@ -1,4 +1,4 @@
-"""Whether SQLite can read the ledger's file, and whether PostgreSQL takes writes, by TLS.
+"""Whether SQLite can read the ledger's file; how PostgreSQL is reached, and whether it writes.
 
 A damaged page is otherwise noticed only when something reads it, perhaps weeks later.
 """
@@ -17,15 +17,27 @@ from hilum.store.database.engines import (
     DAMAGED,
     READ_ONLY,
     RESTORE,
+    is_pooled,
     libpq_arguments,
+    open_engine,
     open_reader,
     read_only,
 )
+from hilum.store.notify.notifier import notifier_for
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.peers import authority, certificate
 
 # Each GB is read from the disk and takes about a second of CPU.
 _WHOLE_BYTES: Final = 2 << 30
+_CHANNEL: Final = "check"
+_NOTIFIED_SECONDS: Final = 5.0
+_POOLED: Final = (
+    "Set ledger.direct_url to PostgreSQL itself, so that stages are notified"
+    " (docs/operate/postgresql.md)."
+)
+_NOT_NOTIFIED: Final = (
+    "ledger.direct_url does not answer, is a pooler, too, or names another database: correct it."
+)
 
 
 def ledger_file(settings: Settings) -> Iterator[Check]:
@@ -85,6 +97,47 @@ def ledger_tls(settings: Settings) -> Iterator[Check]:
     if mode != "verify-full" and not (host.startswith("/") or host in {"", *LOOPBACK}):
         detail = f"sslmode={mode} does not verify the server: verify-full with sslrootcert does"
         yield Check("ledger TLS", ok=True, detail=detail)
+
+
+def ledger_connections(settings: Settings) -> Iterator[Check]:
+    """Check the way to PostgreSQL: whether a pooler is on it, and whether stages are notified."""
+    if make_url(settings.ledger_url).get_backend_name() == "sqlite":
+        return
+    version, has_pooler = _server(settings.ledger_url)
+    place = f"PostgreSQL {version}{' behind a pooler' if has_pooler else ''}"
+    if has_pooler and not settings.ledger.direct_url:
+        detail = f"{place}; stages look for work every {settings.pipeline.poll_seconds:g} s"
+        yield Check("ledger connections", ok=False, detail=detail, advice=_POOLED)
+        return
+    is_notified = _is_notified(settings)
+    detail = f"{place}; stages are {'' if is_notified else 'not '}notified of work"
+    yield Check("ledger connections", ok=is_notified, detail=detail, advice=_NOT_NOTIFIED)
+
+
+def _server(url: str) -> tuple[str, bool]:
+    """Return the server's version, and whether a pooler stands before it."""
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            version = connection.exec_driver_sql("SHOW server_version").scalar_one()
+            connection.rollback()
+            return str(version), is_pooled(connection.connection.driver_connection)
+    finally:
+        engine.dispose()
+
+
+def _is_notified(settings: Settings) -> bool:
+    """Return whether a notification of a commit arrives where stages listen."""
+    notifier = notifier_for(settings.ledger_url, settings.ledger.direct_url)
+    engine = open_engine(settings.ledger_url)
+    subscription = notifier.listen(_CHANNEL)
+    try:
+        with engine.begin() as connection:
+            notifier.notify_in(connection, (_CHANNEL,))
+        return subscription.wait(_NOTIFIED_SECONDS)
+    finally:
+        subscription.close()
+        engine.dispose()
 
 
 def _read(connection: Connection, *, is_whole: bool) -> str:

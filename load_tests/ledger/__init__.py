@@ -1,0 +1,1 @@
+"""The ledger at ten million rows on PostgreSQL: `make bench-fleet`."""

@@ -1,0 +1,111 @@
+"""Rows of old studies leave the ledger: each batch is exported durably, then deleted."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hilum.domain import Actor, Channel
+from hilum.services.export import ExportTarget, export
+from hilum.services.export_tables.files import CSV, PARQUET
+from hilum.settings import Settings
+from hilum.store.audit.log import Deed
+from hilum.store.queries.exports import StudySelection
+from hilum.store.retention.rows import OldStudy, RowRetention, RowsKept, StudyWalk
+from hilum.verbs import Thing, Verb
+
+MONTH_SECONDS: Final = 86400.0 * 365.25 / 12
+_BATCH: Final = 500  # studies of one file
+_LOOK: Final = 1000
+_SERVER: Final = Actor("hilum", Channel.CLI)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenBatch:
+    """One batch. `looked_at` 0: the end of the walk. `file`: the export; empty: none left."""
+
+    looked_at: int
+    studies: int = 0
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPreview:
+    """What retention of rows would do. `kept`: studies by reason; one may have several."""
+
+    looked_at: int
+    leaving: int
+    kept: Counter[RowsKept]
+
+
+def rows_before(months: float, now: float) -> float | None:
+    """The moment before which a study must have ended; None: rows stay."""
+    return now - months * MONTH_SECONDS if months else None
+
+
+class Forgetting:
+    """Lets rows of old studies leave, a batch at a time. Every batch is safe to repeat."""
+
+    def __init__(self, settings: Settings, rows: RowRetention, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._rows = rows
+        self._clock = clock
+
+    def next_batch(self, before: float, walk: StudyWalk) -> ForgottenBatch:
+        """Export and delete what may leave of the next studies. Raises OSError, Retry.
+
+        A crash in between leaves an export of rows that are still there; they are exported again.
+        """
+        found = self._rows.next_studies(before, walk, _BATCH)
+        leaving = [each for each in found if not each.kept]
+        if not leaving:
+            return ForgottenBatch(len(found))
+        path = self._export(leaving)
+        if path is None:
+            return ForgottenBatch(len(found))
+        deed = Deed(Verb.FORGET_STUDIES, _SERVER).about(Thing.FILE, path.name)
+        gone = self._rows.remove(leaving, before, self._clock(), deed)
+        return ForgottenBatch(len(found), gone["study"], path.name)
+
+    def _export(self, leaving: Sequence[OldStudy]) -> Path | None:
+        """Write the numbers of these studies. None: not all were there, as after an erasure."""
+        folder = self._settings.row_exports_dir
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        path = folder / f"studies-{leaving[0].id}-{leaving[-1].id}{_suffix()}"
+        chosen = StudySelection(
+            study_instance_uids=tuple(each.study_instance_uid for each in leaving),
+            has_all_revisions=True,
+            has_shadows=True,
+        )
+        counts = export(self._settings, chosen, ExportTarget(path, replaces=True))
+        return path if counts.studies == len(leaving) else None
+
+
+def preview(settings: Settings, before: float, at_most: int) -> RowsPreview:
+    """Look at the oldest studies, and count what would leave and what stays."""
+    kept = Counter[RowsKept]()
+    looked_at = 0
+    leaving = 0
+    with closing(RowRetention(settings.ledger_url)) as rows:
+        for study in _old_studies(rows, before, at_most):
+            looked_at += 1
+            leaving += not study.kept
+            kept.update(study.kept)
+    return RowsPreview(looked_at, leaving, kept)
+
+
+def _old_studies(rows: RowRetention, before: float, at_most: int) -> Iterator[OldStudy]:
+    walk = StudyWalk()
+    left = at_most
+    while left > 0 and (found := rows.next_studies(before, walk, min(_LOOK, left))):
+        yield from found
+        left -= len(found)
+
+
+def _suffix() -> str:
+    return PARQUET if importlib.util.find_spec("duckdb") is not None else CSV
