@@ -6,13 +6,14 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from hilum.analyse import credentials
-from hilum.analyse.analyser import Analyser
+from hilum.analyse.analyser import Analyser, Fetch, FetchedFile
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.worker import Answer, Checked, DecodedImage, DecodeRequest, SpecCheck
 from hilum.analyse.inference.endpoints import Endpoints
-from hilum.domain import Advance, Job, ReadingJob, Release
+from hilum.domain import Advance, Instance, Job, ReadingJob, Release
 from hilum.errors import WorkerDied
 from hilum.observability import telemetry
 from hilum.pipeline import STAGES, Handler, StageLoop
@@ -24,6 +25,7 @@ from hilum.services.releases.releases import Catalogue
 from hilum.services.releases.verify_release import Pixels
 from hilum.settings import Analyse, Settings
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
@@ -45,7 +47,7 @@ async def _analyse(
 ) -> None:
     rollouts = Rollouts(settings.ledger_url)
     catalogue = Catalogue(settings, rollouts.manifest)
-    archive = Archive(settings.archive_dir)
+    archive = open_archive(settings)
     urls = _urls(spec, settings)
     memory = settings.triton.shared_memory
     secured = credentials.read(settings.triton)
@@ -71,6 +73,7 @@ async def _analyse(
         lambda instance: archive.locate(instance.path),
         settings.guard,
         loader.explain,
+        _fetch(archive, settings.archive.transfers),
     )
     await loader.begin(analyser)
     loop = StageLoop(
@@ -87,6 +90,21 @@ async def _analyse(
         await serve([loop], stopping, [analyser.serve_batches(), loader.run(analyser)])
         await pool.stop()
         await gateway.close()
+
+
+def _fetch(archive: Archive, transfers: int) -> Fetch | None:
+    """Return what reads whole objects of an object store, in threads; None: there are files."""
+    if not archive.is_remote:
+        return None
+    threads = ThreadPoolExecutor(transfers, thread_name_prefix="fetch")
+
+    async def fetch(instance: Instance) -> FetchedFile:
+        if instance.pixels_removed_at is not None:
+            raise FileNotFoundError
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads, archive.fetch, instance.path)
+
+    return fetch
 
 
 def warn_of_slow_resizes() -> None:

@@ -14,8 +14,10 @@ from pathlib import Path
 from hilum.api.pages.render_process import NoPicture, Painter
 from hilum.api.pages.render_worker import GONE
 from hilum.domain import kind_of
+from hilum.errors import Retry
 from hilum.settings import Settings
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.store_errors import StoreAway
 from hilum.store.audit.log import Deed
 from hilum.store.queries.views import LedgerViews
 
@@ -75,7 +77,7 @@ class Pictures:
     ) -> None:
         self._views = views
         self._maximum_pixels = settings.analyse.maximum_pixels
-        self._archive = Archive(settings.archive_dir)
+        self._archive = open_archive(settings)
         self._painter = painter or Painter()
         self._cache = Cache()
 
@@ -125,9 +127,11 @@ class Pictures:
                 return picture
         return _GONE
 
-    def _place(self, path: str) -> Path | None:
+    def _place(self, path: str) -> Path | bytes | None:
         try:
-            return self._archive.locate(path)
+            return self._archive.source(path)
+        except StoreAway as away:
+            raise Retry(away.said, after_seconds=5) from away
         except OSError:
             return None
 

@@ -12,6 +12,7 @@ from sqlalchemy.engine import make_url
 
 from hilum.errors import ConfigurationError
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.store_errors import StoreAway
 from hilum.store.database.engines import open_engine
 from hilum.store.migrations.revision import current_revision
 from hilum.store.schema.tables import instance
@@ -28,18 +29,32 @@ def require_ledger(url: str, archive: Archive) -> None:
     UIDs.
     """
     # In this order: where retention has emptied an archive, each folder is looked into.
-    if not is_begun(url) and archive.has_objects:
+    if not is_begun(url) and _has_objects(archive):
         advice = (
             "Restore it (docs/operate/operations.md); for a new installation move the archive away."
         )
         raise ConfigurationError(
             [
                 (
-                    f"ledger: there is none yet, but {archive.root} holds objects, so it is"
+                    f"ledger: there is none yet, but {archive.address} holds objects, so it is"
                     f" missing. {advice}"
                 )
             ]
         )
+
+
+def _has_objects(archive: Archive) -> bool:
+    try:
+        return archive.has_objects
+    except StoreAway as away:
+        raise ConfigurationError(
+            [
+                (
+                    f"archive: {archive.address}: {away.said}, so this installation cannot"
+                    f" begin. {away.advice}"
+                )
+            ]
+        ) from None
 
 
 def require_archive(url: str, archive: Archive) -> None:
@@ -48,6 +63,9 @@ def require_archive(url: str, archive: Archive) -> None:
     Objects taken now would vanish when the archive is mounted. The ledger has this version's
     revision.
     """
+    if archive.is_remote:
+        _require_store(url, archive)
+        return
     if archive.is_there or archive.has_objects or not _newest(url, 1):
         return
     begun = (
@@ -64,14 +82,46 @@ def require_archive(url: str, archive: Archive) -> None:
     )
 
 
+def _require_store(url: str, archive: Archive) -> None:
+    """Raise ConfigurationError where the prefix is another installation's, or has been emptied.
+
+    Raises StoreAway where the store cannot say so now.
+    """
+    try:
+        if archive.is_there or not _newest(url, 1):
+            return
+    except StoreAway as away:
+        if away.cause != "not_ours":
+            raise
+        raise ConfigurationError(
+            [f"archive: {archive.address}: {away.said}. {away.advice}"]
+        ) from None
+    raise ConfigurationError(
+        [
+            (
+                f"archive: the ledger names images, but {archive.address} has no marker"
+                " hilum-archive.json, so it is another bucket or an emptied one. Set archive.url,"
+                " or restore the bucket (docs/operate/object_store.md)."
+            )
+        ]
+    )
+
+
 def begin_archive(url: str, archive: Archive) -> None:
     """Require the archive before objects are taken; create it if nothing was ever received.
 
-    Raises as `require_archive`, and OSError.
+    An object store that is away is no obstacle: objects wait in the spool, and none is put there
+    before its marker was read. Raises as `require_archive`, and OSError.
     """
-    if not archive.is_there:
-        require_archive(url, archive)
-        archive.make()
+    try:
+        if not archive.is_there:
+            require_archive(url, archive)
+            archive.make()
+    except StoreAway as away:
+        if away.cause == "not_ours":
+            require_archive(url, archive)
+    if archive.is_remote:
+        archive.make_spool()
 
 
 def is_begun(url: str) -> bool:
@@ -88,7 +138,7 @@ def is_begun(url: str) -> bool:
 def newest_missing(url: str, archive: Archive) -> int:
     """The number of newest images looked for, if the archive has none of them; else 0."""
     paths = _newest(url, _NEWEST)
-    return 0 if any(_has(archive, path) for path in paths) else len(paths)
+    return 0 if any(archive.exists(path) for path in paths) else len(paths)
 
 
 def _newest(url: str, count: int) -> list[str]:
@@ -104,10 +154,3 @@ def _newest(url: str, count: int) -> list[str]:
             return list(connection.execute(query).scalars())
     finally:
         engine.dispose()
-
-
-def _has(archive: Archive, path: str) -> bool:
-    try:
-        return archive.locate(path).is_file()
-    except FileNotFoundError:
-        return False
