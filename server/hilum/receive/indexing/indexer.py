@@ -276,9 +276,10 @@ class Indexer:
         if self.failure is not None:
             return True
         begun = self._begun_at
+        now = time.monotonic()
         # While an object store is away, or slow, the disk is the queue, and its watermarks the end.
         since = begun if begun is None else max(begun, self._archive.busy_until)
-        is_away = since is not None and time.monotonic() - since >= self._patience_seconds
+        is_away = since is not None and now - since >= self._patience_seconds
         is_long = self._queue.qsize() >= self._maximum_backlog
         return is_away or (is_long and not self._archive.is_remote)
 
