@@ -17,7 +17,7 @@ from hilum.store.archive.archive import Archive, place_of, quarantine_path
 from hilum.store.archive.object_archive import MARKER, ObjectArchive
 from hilum.store.archive.object_client import ObjectClient
 from hilum.store.archive.store_errors import StoreAway
-from tests.support.peers.scripted_s3 import ACCESS_KEY, BUCKET, SECRET_KEY, scripted_s3
+from testing.network.scripted_s3 import ACCESS_KEY, BUCKET, SECRET_KEY, scripted_s3
 from tests.support.retrieve.s3_server import s3_server
 
 SERIAL = "0123456789abcdef"

@@ -14,7 +14,7 @@ from hilum.store.archive.archive import place_of
 from hilum.store.archive.object_archive import ObjectArchive
 from hilum.store.archive.object_client import ObjectClient
 from hilum.store.archive.store_errors import CAUSES, StoreAway, cause_of
-from tests.support.peers.scripted_s3 import (
+from testing.network.scripted_s3 import (
     ACCESS_KEY,
     SECRET_KEY,
     Fault,

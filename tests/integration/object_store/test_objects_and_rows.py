@@ -20,9 +20,9 @@ from hilum.store.archive.archive import place_of, quarantine_path
 from hilum.store.archive.store_errors import StoreAway
 from hilum.store.ledger import RecordOutcome
 from hilum.store.retention.policy import RetentionPolicy
+from testing.network.scripted_s3 import ScriptedS3, scripted_s3
 from tests.support.ledger.storing import data_set
 from tests.support.machine.waiting import wait_for
-from tests.support.peers.scripted_s3 import ScriptedS3, scripted_s3
 from tests.support.server.store_site import PREFIX, StoreSite
 
 HOUR = 3600.0

@@ -15,7 +15,7 @@ from hilum.store.archive.consistency import begin_archive, require_archive, requ
 from hilum.store.archive.object_archive import MARKER
 from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.check import Check, unless_refused
-from tests.support.peers.scripted_s3 import SECRET_KEY, ScriptedS3, scripted_s3
+from testing.network.scripted_s3 import SECRET_KEY, ScriptedS3, scripted_s3
 from tests.support.server.store_site import PREFIX, StoreSite, settings_on
 
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from testing.network.scripted_s3 import ACCESS_KEY, SECRET_KEY, ScriptedS3, scripted_s3
 from testing.serving import Hilum
 from tests.support.ledger.ledgers import migrated_sqlite
 from tests.support.models.releases import make_tiny
-from tests.support.peers.scripted_s3 import ACCESS_KEY, SECRET_KEY, ScriptedS3, scripted_s3
 from tests.support.server.installation import (
     START_SECONDS,
     detail,

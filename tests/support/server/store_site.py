@@ -16,8 +16,8 @@ from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.consistency import begin_archive
 from hilum.store.ledger import Ledger, RecordOutcome
+from testing.network.scripted_s3 import ACCESS_KEY, SECRET_KEY, ScriptedS3
 from tests.support.ledger.storing import data_set, meta
-from tests.support.peers.scripted_s3 import ACCESS_KEY, SECRET_KEY, ScriptedS3
 from tests.support.server.listening import make_settings
 from tests.support.server.taking import StoreRequest, store
 

@@ -24,7 +24,7 @@ from hilum.store.archive.directory_sync import sync_file_system
 from hilum.store.archive.store_errors import StoreAway, cause_of
 
 _BACKOFF_SECONDS: Final = (0.2, 5.0)  # the first pause, and the longest
-_MAXIMUM_RETRIES: Final = 8
+_MAXIMUM_RETRIES: Final = 50  # the time ends them, not their number
 _CONNECT_SECONDS: Final = 5.0
 _COMPARED_BYTES: Final = 1 << 20
 _KEYS: Final[Mapping[str, str]] = {

@@ -21,14 +21,13 @@ from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.etree import ElementTree
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 from testing.serving import free_ports
 
 Fault = Literal["slow_down", "full", "error", "lost", "cut", "hang", "other_bytes", "denied"]
 ACCESS_KEY = "hilum-key"
-SECRET_KEY = "hilum-secret-of-the-store"
+SECRET_KEY = "hilum-secret-of-the-store"  # noqa: S105 - of a server that verifies none
 REGION = "us-east-1"
 BUCKET = "images"
 _SKEW = timedelta(minutes=15)
@@ -53,9 +52,9 @@ class ScriptedS3:
     region: str = REGION
     port: int = field(default_factory=lambda: free_ports(1)[0])
     _faults: list[tuple[str, Fault, int]] = field(default_factory=list)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
     _released: threading.Event = field(default_factory=threading.Event)
-    _connections: set[socket.socket] = field(default_factory=set)
+    connections: set[socket.socket] = field(default_factory=set)
     _server: ThreadingHTTPServer | None = None
 
     @property
@@ -80,12 +79,12 @@ class ScriptedS3:
 
     def fail(self, method: str, fault: Fault, times: int = 1_000_000) -> None:
         """Let the next requests of this method fail so."""
-        with self._lock:
+        with self.lock:
             self._faults.append((method, fault, times))
 
     def mend(self) -> None:
         """Answer all requests again, those that hang included."""
-        with self._lock:
+        with self.lock:
             self._faults.clear()
         self._released.set()
 
@@ -108,14 +107,18 @@ class ScriptedS3:
             self._released.set()
             self._server.shutdown()
             self._server.server_close()
-            for connection in list(self._connections):
+            for connection in list(self.connections):
                 with contextlib.suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
         self._server = None
 
+    def wait_stopped(self) -> None:
+        """Wait in a process that does nothing else."""
+        threading.Event().wait()
+
     def fault_of(self, method: str) -> Fault | None:
         """Take one fault of this method from the script."""
-        with self._lock:
+        with self.lock:
             for place, (wanted, fault, times) in enumerate(self._faults):
                 if wanted in (method, "*"):
                     self._faults[place] = (wanted, fault, times - 1)
@@ -138,11 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         super().setup()
-        self.s3._connections.add(self.connection)
+        self.s3.connections.add(self.connection)
         self.body = b""
 
     def finish(self) -> None:
-        self.s3._connections.discard(self.connection)
+        self.s3.connections.discard(self.connection)
         with contextlib.suppress(OSError):
             super().finish()
 
@@ -205,7 +208,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self._is_whole():
             self._refuse(400, "BadDigest")
             return
-        with self.s3._lock:
+        with self.s3.lock:
             if self.headers.get("If-None-Match") == "*" and key in objects:
                 self._refuse(412, "PreconditionFailed")
                 return
@@ -213,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.fault == "lost":
             self.close_connection = True
             return
-        self._answer(200, b"", {"ETag": f'"{hashlib.md5(self.body).hexdigest()}"'})
+        self._answer(200, b"", {"ETag": '"x"'})
 
     def _is_whole(self) -> bool:
         digest = hashlib.sha256(self.body)
@@ -255,10 +258,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _post(self, objects: dict[str, bytes], key: str) -> None:
         del key
         deleted = ""
-        for item in ElementTree.fromstring(self.body).iter():
-            if item.tag.endswith("Key"):
-                objects.pop(item.text or "", None)
-                deleted += f"<Deleted><Key>{escape(item.text or '')}</Key></Deleted>"
+        for name in re.findall(r"<Key>([^<]+)</Key>", self.body.decode()):
+            objects.pop(unescape(name), None)
+            deleted += f"<Deleted><Key>{name}</Key></Deleted>"
         self._xml(f"<DeleteResult>{deleted}</DeleteResult>")
 
     def _list(self, objects: dict[str, bytes]) -> None:
