@@ -84,7 +84,7 @@ async def _analyse(
         _unless_away(gateway, analyser.handle),
         has_room=gateway.has_room,
     )
-    with Heartbeat(ledger, "analyser", lambda: _readiness(loader, gateway, loop)):
+    with Heartbeat(ledger, "analyser", lambda: _readiness(loader, gateway, loop, archive.problem)):
         warn_of_slow_resizes()
         await pool.start()
         await serve([loop], stopping, [analyser.serve_batches(), loader.run(analyser)])
@@ -93,7 +93,7 @@ async def _analyse(
 
 
 def _fetch(archive: Archive, transfers: int) -> Fetch | None:
-    """Return what reads whole objects of an object store, in threads; None: there are files."""
+    """Return a reader of whole objects, in threads, if the archive is an object store."""
     if not archive.is_remote:
         return None
     threads = ThreadPoolExecutor(transfers, thread_name_prefix="fetch")
@@ -129,16 +129,19 @@ def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
     return handle_served
 
 
-def _readiness(loader: ReleaseLoader, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
+def _readiness(
+    loader: ReleaseLoader, gateway: Endpoints, loop: StageLoop, of_archive: str
+) -> tuple[bool, str]:
     """Return whether every required release passed its canary at a responding Triton.
 
-    The second value contains the problems.
+    The second value contains the problems. That of an object store is only said: it is over with
+    the next object that is read.
     """
     if loop.problem:
         return False, loop.problem
     is_ready, problem = loader.readiness()
     problems = dict.fromkeys(
-        item for item in (problem, *gateway.problems(), *gateway.warnings()) if item
+        item for item in (problem, of_archive, *gateway.problems(), *gateway.warnings()) if item
     )
     return is_ready and gateway.has_room(), "; ".join(problems)[:500]
 

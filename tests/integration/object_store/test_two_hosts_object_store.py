@@ -90,6 +90,8 @@ def test_a_study_that_one_host_received_is_read_by_the_other(
     wait_for(lambda: not waiting(hosts.receiving), what="an empty spool")
     assert list((hosts.reading.folder / "state").rglob("*.dcm")) == []
     assert not list((hosts.receiving.folder / "state/archive").glob("[0-9a-f][0-9a-f]"))
+    picture = hosts.reading.get(f"/studies/{study_uid}/images/{images[0].SOPInstanceUID}.png")
+    assert picture.headers["content-type"] == "image/png", picture.text[:200]
 
 
 def test_kill_9_of_the_listener_while_it_uploads_loses_nothing_and_doubles_nothing(
@@ -129,6 +131,23 @@ def test_a_store_that_is_away_is_no_failed_attempt_of_an_image(
     assert states(hosts.reading, study_uid) == ["due"]
     hosts.store.mend()
     wait_for(lambda: states(hosts.reading, study_uid) == ["analysed"], what="its reading")
+
+
+def test_an_object_that_the_store_has_lost_ends_its_reading_with_the_usual_reason(
+    hosts: TwoHosts, tmp_path: Path
+) -> None:
+    images = small_study(seed=274, views=("PA",))
+    study_uid = images[0].StudyInstanceUID
+    before = set(objects_in(hosts.store))
+    hosts.store.fail("GET", "error")
+    assert send_to(hosts.receiving, save_all(tmp_path, images)).is_ok
+    wait_for(lambda: states(hosts.reading, study_uid), what="its row")
+    (key,) = set(objects_in(hosts.store)) - before
+    del hosts.store.bucket[key]
+    hosts.store.mend()
+    wait_for(lambda: states(hosts.reading, study_uid) == ["not_analysed"], what="its end")
+    (reading,) = detail(hosts.reading, study_uid)["images"][0]["readings"]
+    assert reading["reason"] == "instance_missing"
 
 
 def test_no_log_holds_the_secret(hosts: TwoHosts) -> None:

@@ -32,6 +32,7 @@ PLAIN_PAGES = (
     "docs/models/rollouts.md",
     "docs/models/terminology.md",
     "docs/operate/audit.md",
+    "docs/operate/object_store.md",
     "docs/operate/operations.md",
     "docs/operate/pages.md",
     "docs/operate/tracing.md",

@@ -5,6 +5,7 @@ Looked up in the ledger each time, painted once, kept in memory only.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict
@@ -121,15 +122,17 @@ class Pictures:
     def _paint_file(self, path: str) -> Picture:
         """Twice: the object may be moved to its place between look and open."""
         for _ in range(2):
-            if (place := self._place(path)) is None:
-                break
-            if (picture := self._painter.paint(place, self._maximum_pixels)) != _GONE:
-                return picture
+            with contextlib.ExitStack() as held:
+                if (place := self._place(path, held)) is None:
+                    break
+                if (picture := self._painter.paint(place, self._maximum_pixels)) != _GONE:
+                    return picture
         return _GONE
 
-    def _place(self, path: str) -> Path | bytes | None:
+    def _place(self, path: str, held: contextlib.ExitStack) -> Path | None:
+        """Return a path for the painting process, which it may read until `held` is closed."""
         try:
-            return self._archive.source(path)
+            return held.enter_context(self._archive.local(path))
         except StoreAway as away:
             raise Retry(away.said, after_seconds=5) from away
         except OSError:

@@ -339,7 +339,7 @@ class Archive:
         yield self.locate(path)
 
     def source(self, path: str) -> Path | bytes:
-        """Return what a reader in another process is given: the path, or an object store's bytes.
+        """Return the path for a reader in another process, or the bytes of an object store.
 
         Raises FileNotFoundError.
         """

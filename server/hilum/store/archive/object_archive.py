@@ -1,4 +1,4 @@
-"""The archive in an object store: the local folder is its spool, the store holds what has a row.
+"""The archive in an object store: the local folder is its spool, the store has objects with rows.
 
     <spool>/unindexed/<process>/<name>.dcm       durable and acknowledged, no row yet
     <prefix>/<n0n1>/<n2n3>/<name>.dcm            its row is committed, or about to be
@@ -32,7 +32,7 @@ from hilum.store.archive.archive import (
 from hilum.store.archive.directory_sync import sync_folder
 from hilum.store.archive.durable_rename import Durability
 from hilum.store.archive.memory_file import MemoryFile, held_in_memory
-from hilum.store.archive.object_client import NameTaken, ObjectClient
+from hilum.store.archive.object_client import KeyTaken, ObjectClient
 from hilum.store.archive.store_errors import StoreAway
 
 MARKER: Final = "hilum-archive.json"
@@ -170,7 +170,7 @@ class ObjectArchive(Archive):
         began = time.monotonic()
         try:
             self._client.put_new(key, Path(file))
-        except NameTaken:
+        except KeyTaken:
             _log.error(
                 "name_taken",
                 key=key,

@@ -1,7 +1,7 @@
 """Requests to an object store: Amazon S3 and its like, Google, Azure, or a folder (`file://`).
 
 By `obstore`, the Rust crate object_store (docs/decisions/object-store-client.md). Errors are
-OSError: FileNotFoundError for an object that is not there, StoreAway for what is mended outside.
+OSError: FileNotFoundError for an object that is not there, StoreAway for all others.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KEYS: Final[Mapping[str, str]] = {
 }
 
 
-class NameTaken(FileExistsError):
+class KeyTaken(FileExistsError):
     """Other bytes are in the store under the name of an object of ours."""
 
 
@@ -55,13 +55,13 @@ class ObjectClient:
         """Store the file, never in the place of another object.
 
         The store verifies a checksum (SHA-256). The same bytes under this name are ours, from
-        before a crash or from a request whose answer was lost. Raises NameTaken, OSError.
+        before a crash or from a request whose answer was lost. Raises KeyTaken, OSError.
         """
         try:
             obstore.put(self._store, key, file, mode="create", use_multipart=False)
         except AlreadyExistsError:
             if not self._holds(key, file):
-                raise NameTaken(f"other bytes are in the store under {key}") from None
+                raise KeyTaken(f"other bytes are in the store under {key}") from None
         except (BaseError, OSError, ValueError) as error:
             file.stat()  # it may be the file that is gone
             raise _away(error) from None

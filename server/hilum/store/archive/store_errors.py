@@ -1,4 +1,4 @@
-"""Errors of an object store, by their cause, in words that say what to do."""
+"""Errors of an object store by their cause, each with its remedy."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class StoreAway(OSError):
 
     @property
     def advice(self) -> str:
-        """What to do about it."""
+        """The remedy."""
         return CAUSES[self.cause][1]
 
 
