@@ -14,8 +14,7 @@ from hilum.domain import CampaignState, SeriesState
 from hilum.errors import Retry
 from hilum.observability.telemetry import Sample
 from hilum.settings import Settings
-from hilum.store.archive.archive import Free
-from hilum.store.archive.archives import open_archive
+from hilum.store.archive.archive import Archive, Free
 from hilum.store.queries.campaigns import CampaignOverview
 from hilum.store.queries.views import LedgerViews
 from hilum.withheld_reports import BY_REASON
@@ -68,7 +67,7 @@ class Observer:
         None: its file system fails, as a dead mount does.
         """
         try:
-            return open_archive(self.settings).free()
+            return Archive(self.settings.archive_dir).free()
         except OSError:
             return None
 
@@ -79,8 +78,8 @@ class Observer:
         yield from _of_certificates(self.settings)
         if facts.ledger_problem is not None:
             return
-        if self.settings.archive.url:
-            waiting = sum(1 for _ in open_archive(self.settings).unindexed())
+        if self.settings.archive.url:  # the folder is the spool
+            waiting = sum(1 for _ in Archive(self.settings.archive_dir).unindexed())
             yield "hilum_archive_spool_objects", (), waiting
         yield "hilum_archive_pressure_bytes", (), self.settings.retention.pressure_free_bytes
         yield from self._of_work()

@@ -129,6 +129,9 @@ def test_a_store_that_is_away_is_no_failed_attempt_of_an_image(
         lambda: "archive_away" in hosts.reading.log.read_text(), what="the log of the analyser"
     )
     assert states(hosts.reading, study_uid) == ["due"]
+    wait_for(
+        lambda: "\nhilum_archive_away 1.0" in hosts.reading.get("/metrics").text, what="the metric"
+    )
     hosts.store.mend()
     wait_for(lambda: states(hosts.reading, study_uid) == ["analysed"], what="its reading")
 

@@ -40,6 +40,7 @@ _PROBE: Final = "hilum-probe"
 _INSTALLATION: Final = "installation"
 _COMPLETE: Final = ".dcm"
 _HEADER_BYTES: Final = 256 << 10
+_BELIEVED_SECONDS: Final = 30.0  # until the marker is read again before an upload
 
 _log = telemetry.logger("store")
 T = TypeVar("T")
@@ -72,7 +73,7 @@ class ObjectArchive(Archive):
         self._transfers = transfers
         self._threads: ThreadPoolExecutor | None = None
         self._thread_creation = threading.Lock()
-        self._is_ours = False  # the marker has been read and is ours
+        self._ours_until = 0.0  # the marker was read, and was ours
         self._at_work = 0
         self._counting = threading.Lock()
         self._worked_until = 0.0
@@ -117,7 +118,7 @@ class ObjectArchive(Archive):
             self._require_ours()
 
     def _require_ours(self) -> None:
-        if self._is_ours:
+        if time.monotonic() < self._ours_until:
             return
         try:
             found = json.loads(bytes(self._client.read(MARKER)))
@@ -127,18 +128,18 @@ class ObjectArchive(Archive):
             raise StoreAway("not_ours") from None
         if not isinstance(found, dict) or found.get(_INSTALLATION) != self._serial():
             raise StoreAway("not_ours")
-        self._is_ours = True
+        self._ours_until = time.monotonic() + _BELIEVED_SECONDS
 
     def _require_marker(self) -> None:
         """Read the marker again. If it is gone, no object of ours can be missed here."""
-        self._is_ours = False
+        self._ours_until = 0.0
         self._require_ours()
 
     @property
     def has_objects(self) -> bool:
         """Whether the prefix holds any object, a marker included."""
         with self._watched():
-            return any(True for _ in self._client.names())
+            return any(not name.startswith(_PROBE) for name in self._client.names())
 
     # Objects on their way in
 

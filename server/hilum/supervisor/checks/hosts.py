@@ -9,7 +9,6 @@ from typing import Final
 
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.archives import open_archive
 from hilum.store.database.clocks import DIFFERS_SECONDS, ahead_seconds
 from hilum.store.database.engines import open_reader
 from hilum.supervisor.checks.check import Check
@@ -23,8 +22,8 @@ def waiting(settings: Settings) -> Iterator[Check]:
 
     No process reads or reports them, and `hilum find` does not find them.
     """
-    archive = open_archive(settings)
-    if not archive.is_begun_here:
+    # With an object store this is the spool of this host.
+    if not (archive := Archive(settings.archive_dir)).is_there:
         return
     now = time.time()
     received_at = _times_of_unindexed(archive)
