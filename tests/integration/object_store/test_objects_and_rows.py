@@ -20,6 +20,7 @@ from hilum.store.archive.archive import place_of, quarantine_path
 from hilum.store.archive.store_errors import StoreAway
 from hilum.store.ledger import RecordOutcome
 from hilum.store.retention.policy import RetentionPolicy
+from hilum.supervisor.housekeeping import Housekeeper
 from testing.network.scripted_s3 import ScriptedS3, scripted_s3
 from tests.support.ledger.storing import data_set
 from tests.support.machine.waiting import wait_for
@@ -181,6 +182,22 @@ def test_an_erasure_says_what_is_left_while_the_store_is_away(site: StoreSite) -
     report = erase(site.settings, Patient("P1", None))
     assert (report.files_left, report.is_complete) == (1, False)
     assert "could not be deleted" in report.said(is_dry_run=False)
+
+
+def test_each_host_takes_what_its_dead_listeners_left_in_its_spool(site: StoreSite) -> None:
+    file = site.receive("1.2.3.1")
+    left = site.archive.root / "unindexed/gone-listener-9"
+    left.mkdir()
+    file.rename(left / file.name)
+    with closing(RetentionPolicy(site.ledger.url, site.archive)) as elsewhere:
+        assert elsewhere.hold("the housekeeper of another host", 120.0)
+        later = 90.0  # seconds after they died; the lease of the other host holds
+        housekeeper = Housekeeper(site.settings, clock=lambda: time.time() + later)
+        housekeeper.turn()
+        housekeeper.stop()
+    assert any("another host" in str(row) for row in site.rows("SELECT value FROM installation"))
+    assert site.rows("SELECT path FROM instance") == [(place_of(file),)]
+    assert site.stored() == {place_of(file)}
 
 
 def test_an_object_without_a_row_gets_one_on_any_host(
