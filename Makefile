@@ -8,7 +8,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
+.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -57,6 +57,9 @@ bench-echo: setup ## C-ECHO while JPEG 2000 is decoded; BENCH="--seconds 60"
 
 bench-fleet: setup ## the ledger at 10^7 readings on PostgreSQL; BENCH="--rows 1000000", docs/figures/ledger.md
 	@$(BIN)/python -m load_tests.ledger.run $(BENCH)
+
+bench-object-store: setup ## an image into an object store and out of it, beside a folder; BENCH="--url s3://bucket/prefix"
+	@$(BIN)/python -m load_tests.ingest.object_store $(BENCH)
 
 bench-parity: setup ## do engines say what torch says? every architecture; BENCH="--quick", docs/figures/models_parity.md
 	@$(BIN)/python -m load_tests.bench.parity $(BENCH)

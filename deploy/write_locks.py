@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "deploy/lock"
 # What each lock installs. `server.txt` is what a production image gets.
 LOCKS: Mapping[str, tuple[str, ...]] = {
-    "server.txt": ("embedded", "models", "parquet"),
-    "dev.txt": ("embedded", "models", "parquet", "dev"),
+    "server.txt": ("embedded", "models", "object-store", "parquet"),
+    "dev.txt": ("embedded", "models", "object-store", "parquet", "dev"),
 }
 GROUPS: Final = ("tools", "docs")  # of pyproject.toml, each in an environment of its own
 # torch has two builds of one version, in two indexes: each has a lock of its own. The library for

@@ -17,6 +17,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("onnxruntime", "openvino"), "embedded"),
         "duckdb": "parquet",
         "s3fs": "s3",
+        "obstore": "object-store",
     }
 )
 """Top-level module, as it is imported, and the extra that brings it."""

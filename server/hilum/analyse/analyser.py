@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -32,11 +34,25 @@ from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry, tracing
 from hilum.one_thread import settle
 from hilum.settings import Analyse, Guard
+from hilum.store.archive.store_errors import StoreAway
 from hilum.timestamps import iso
 
 Explain = Callable[[ReadingJob], Awaitable[NotAnalysed | Retry]]
+
+
+class FetchedFile(Protocol):
+    """An object in memory, which decode processes read at `path` until it is closed."""
+
+    path: Path
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+Fetch = Callable[[Instance], Awaitable[FetchedFile]]
 Specs = dict[str, Mapping[str, object]]
 """The mapping of each release's InputSpec."""
+Begin = Callable[[DecodeRequest, asyncio.Future[Answer]], None]
 
 
 async def _not_configured(job: ReadingJob) -> NotAnalysed:
@@ -48,6 +64,7 @@ async def _not_configured(job: ReadingJob) -> NotAnalysed:
 class Analyser:
     """The handler of claimed readings. `find` gives the file of an instance, or raises OSError.
 
+    `fetch` does so where the archive is an object store: it gives the whole object, in memory.
     `explain` returns the end of a reading by a release that is not loaded here. Releases are added
     and removed while it serves.
     """
@@ -61,8 +78,11 @@ class Analyser:
         find: Callable[[Instance], Path],
         guard: Guard | None = None,
         explain: Explain = _not_configured,
+        fetch: Fetch | None = None,
     ) -> None:
         self._explain = explain
+        self._fetch = fetch
+        self._fetches: set[asyncio.Task[None]] = set()
         self._guard = guard or Guard()
         self._settings = settings
         self._gateway = gateway
@@ -157,17 +177,37 @@ class Analyser:
         priority = self._priorities.pop(instance.id)
         is_suspect = instance.id in self._suspects
         self._suspects.discard(instance.id)
+        begin = partial(self._pool.begin, is_suspect=is_suspect, priority=priority)
+        if self._fetch is None:
+            try:
+                request = self._request(self._find(instance), specs)
+            except Exception as error:  # noqa: BLE001 - nothing awaits a callback
+                _end(asking, error, instance, specs)
+            else:
+                begin(request, asking)
+            return
+        task = asyncio.create_task(
+            self._fetch_and_begin(self._fetch, instance, specs, asking, begin)
+        )
+        self._fetches.add(task)
+        task.add_done_callback(self._fetches.discard)
+
+    async def _fetch_and_begin(
+        self,
+        fetch: Fetch,
+        instance: Instance,
+        specs: Specs,
+        asking: asyncio.Future[Answer],
+        begin: Begin,
+    ) -> None:
+        """Fetch the object before its decode process has it: that has its own limit of seconds."""
         try:
-            request = self._request(self._find(instance), specs)
-        except FileNotFoundError:
-            missing = NotReady(ServerReason.INSTANCE_MISSING, _why_missing(instance))
-            settle(asking, Answer(dict.fromkeys(specs, missing)))
-        except OSError as error:
-            settle(asking, not_read(error.errno or 0))
-        except Exception as error:  # noqa: BLE001 - nothing awaits a callback: the error belongs to the readings of this image
-            settle(asking, error)
-        else:
-            self._pool.begin(request, asking, is_suspect=is_suspect, priority=priority)
+            file = await fetch(instance)
+        except Exception as error:  # noqa: BLE001 - it belongs to the readings of this image
+            _end(asking, error, instance, specs)
+            return
+        asking.add_done_callback(lambda _: file.close())
+        begin(self._request(file.path, specs), asking)
 
     def _request(self, path: Path, specs: Specs) -> DecodeRequest:
         return DecodeRequest(
@@ -180,8 +220,23 @@ class Analyser:
             refused_together=self._guard.refuses_together,
             site_words=self._guard.site_words,
             is_decoded_only=self._settings.placement == "device",
-            drops_page_cache=self._settings.drop_page_cache,
+            drops_page_cache=self._settings.drop_page_cache and self._fetch is None,
         )
+
+
+def _end(
+    asking: asyncio.Future[Answer], error: Exception, instance: Instance, specs: Specs
+) -> None:
+    """End the readings of an image whose object was not found, or not read."""
+    if isinstance(error, FileNotFoundError):
+        missing = NotReady(ServerReason.INSTANCE_MISSING, _why_missing(instance))
+        settle(asking, Answer(dict.fromkeys(specs, missing)))
+    elif isinstance(error, StoreAway):
+        settle(asking, Retry(f"{error.said}; see `hilum check`", is_outage=True))
+    elif isinstance(error, OSError):
+        settle(asking, not_read(error.errno or 0))
+    else:
+        settle(asking, error)
 
 
 def _observe_decoding(answer: Answer) -> None:

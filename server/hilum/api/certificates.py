@@ -40,6 +40,7 @@ def authorities(settings: Settings) -> Mapping[str, Path]:
     found = {
         "receive": settings.receive.tls_client_ca_file,
         "ledger": settings.ledger.tls_files.get("sslrootcert"),
+        "archive": settings.archive.ca_file,
     }
     found |= {section: files.ca_file for section, files in tls_clients(settings)}
     return {section: file for section, file in found.items() if file is not None}

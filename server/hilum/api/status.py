@@ -97,6 +97,9 @@ class Observer:
         yield from _of_certificates(self.settings)
         if facts.ledger_problem is not None:
             return
+        if self.settings.archive.url:  # the folder is the spool
+            waiting = sum(1 for _ in Archive(self.settings.archive_dir).unindexed())
+            yield "hilum_archive_spool_objects", (), waiting
         yield "hilum_archive_pressure_bytes", (), self.settings.retention.pressure_free_bytes
         yield from self._of_work()
         yield from self._of_installation()

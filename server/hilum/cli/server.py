@@ -119,14 +119,14 @@ def migrate(
     settings = settings_of(config)
     from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
     from hilum.services.upgrade import migrate_at_rest, until_done  # noqa: PLC0415 - the same
-    from hilum.store.archive.archive import Archive  # noqa: PLC0415 - imports the ledger
+    from hilum.store.archive.archives import open_archive  # noqa: PLC0415 - imports the ledger
     from hilum.store.archive.consistency import require_ledger  # noqa: PLC0415 - the same
     from hilum.store.database.engines import place_of_ledger  # noqa: PLC0415 - the same
     from hilum.store.migrations.revision import current_revision  # noqa: PLC0415 - the same
 
     with explained():
         require_same_user(settings)
-        archive = Archive(settings.archive_dir)
+        archive = open_archive(settings)
         until_done(lambda: require_ledger(settings.ledger_url, archive), wait, waiting)
         make_state_folder(settings)
         is_new = current_revision(settings.ledger_url) is None
@@ -155,16 +155,19 @@ def backup(
     """
     settings = settings_of(config)
     from hilum.store.admin.backup import back_up, has_images  # noqa: PLC0415 - the same
-    from hilum.store.archive.archive import Archive  # noqa: PLC0415 - imports the ledger
+    from hilum.store.archive.archives import open_archive  # noqa: PLC0415 - imports the ledger
     from hilum.store.database.engines import place_of_ledger  # noqa: PLC0415 - the same
     from hilum.store.migrations.revision import require_readable  # noqa: PLC0415 - the same
 
     with explained(), acting(settings) as deed:
         require_readable(settings.ledger_url)
-        put = back_up(settings.ledger_url, Archive(settings.archive_dir), folder)
+        archive = open_archive(settings)
+        put = back_up(settings.ledger_url, archive, folder)
         deed.count = sum(put.values())
         is_empty = not (put or has_images(settings.ledger_url))
     print(f"{folder}: {_backed_up(settings.ledger_url, put)}")
+    if archive.is_remote:
+        print(f"objects stay in {archive.address}: back up the store by its own means")
     if is_empty:
         advice = "If the server has received some, it has other settings: give those (--config)."
         print(

@@ -107,6 +107,21 @@ INDEX_SECONDS = Histogram(
     "C-STORE response to the instance's row in the ledger.",
     buckets=_STAGE_BUCKETS,
 )
+ARCHIVE_UPLOAD_SECONDS = Histogram(
+    "hilum_archive_upload_seconds",
+    "One object from the spool into the object store (archive.url).",
+    buckets=_STAGE_BUCKETS,
+)
+ARCHIVE_ERRORS = Counter(
+    "hilum_archive_errors_total",
+    "Requests to the object store that failed after their repetitions, by cause.",
+    ["cause"],
+)
+ARCHIVE_AWAY = Gauge(
+    "hilum_archive_away",
+    "1 if the last request of this host to the object store failed for a cause outside.",
+    multiprocess_mode="mostrecent",
+)
 COMMITMENT_REQUESTS = Counter(
     "hilum_commitment_requests_total",
     "Requests for storage commitment (N-ACTION), by the status that answered them.",
@@ -389,6 +404,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             " commitment.<AE Title>; with CA behind it: an authority's."
         ),
         ("section",),
+    ),
+    "hilum_archive_spool_objects": (
+        "Acknowledged objects on this host's disk that wait for the object store or their row.",
+        (),
     ),
     "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),
     "hilum_archive_reserve_bytes": (

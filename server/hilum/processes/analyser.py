@@ -6,13 +6,14 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from hilum.analyse import credentials
-from hilum.analyse.analyser import Analyser
+from hilum.analyse.analyser import Analyser, Fetch, FetchedFile
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.worker import Answer, Checked, DecodedImage, DecodeRequest, SpecCheck
 from hilum.analyse.inference.endpoints import Endpoints
-from hilum.domain import Advance, Job, ReadingJob, Release
+from hilum.domain import Advance, Instance, Job, ReadingJob, Release
 from hilum.errors import WorkerDied
 from hilum.observability import telemetry
 from hilum.pipeline import STAGES, Handler, StageLoop
@@ -24,6 +25,7 @@ from hilum.services.releases.releases import Catalogue
 from hilum.services.releases.verify_release import Pixels
 from hilum.settings import Analyse, Settings
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
@@ -45,7 +47,7 @@ async def _analyse(
 ) -> None:
     rollouts = Rollouts(settings.ledger_url)
     catalogue = Catalogue(settings, rollouts.manifest)
-    archive = Archive(settings.archive_dir)
+    archive = open_archive(settings)
     urls = _urls(spec, settings)
     memory = settings.triton.shared_memory
     secured = credentials.read(settings.triton)
@@ -71,6 +73,7 @@ async def _analyse(
         lambda instance: archive.locate(instance.path),
         settings.guard,
         loader.explain,
+        _fetch(archive, settings.archive.transfers),
     )
     await loader.begin(analyser)
     loop = StageLoop(
@@ -81,12 +84,27 @@ async def _analyse(
         _unless_away(gateway, analyser.handle),
         has_room=gateway.has_room,
     )
-    with Heartbeat(ledger, "analyser", lambda: _readiness(loader, gateway, loop)):
+    with Heartbeat(ledger, "analyser", lambda: _readiness(loader, gateway, loop, archive.problem)):
         warn_of_slow_resizes()
         await pool.start()
         await serve([loop], stopping, [analyser.serve_batches(), loader.run(analyser)])
         await pool.stop()
         await gateway.close()
+
+
+def _fetch(archive: Archive, transfers: int) -> Fetch | None:
+    """Return a reader of whole objects, in threads, if the archive is an object store."""
+    if not archive.is_remote:
+        return None
+    threads = ThreadPoolExecutor(transfers, thread_name_prefix="fetch")
+
+    async def fetch(instance: Instance) -> FetchedFile:
+        if instance.pixels_removed_at is not None:
+            raise FileNotFoundError
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(threads, archive.fetch, instance.path)
+
+    return fetch
 
 
 def warn_of_slow_resizes() -> None:
@@ -111,16 +129,19 @@ def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
     return handle_served
 
 
-def _readiness(loader: ReleaseLoader, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
+def _readiness(
+    loader: ReleaseLoader, gateway: Endpoints, loop: StageLoop, of_archive: str
+) -> tuple[bool, str]:
     """Return whether every required release passed its canary at a responding Triton.
 
-    The second value contains the problems.
+    The second value contains the problems. That of an object store is only said: it is over with
+    the next object that is read.
     """
     if loop.problem:
         return False, loop.problem
     is_ready, problem = loader.readiness()
     problems = dict.fromkeys(
-        item for item in (problem, *gateway.problems(), *gateway.warnings()) if item
+        item for item in (problem, of_archive, *gateway.problems(), *gateway.warnings()) if item
     )
     return is_ready and gateway.has_room(), "; ".join(problems)[:500]
 

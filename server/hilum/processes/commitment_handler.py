@@ -21,7 +21,7 @@ from hilum.receive.commitment.report import command_of as report_command
 from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.settings import CommitmentPeer, Settings
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.ledger import Ledger
 
 _SYNTAXES = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
@@ -68,7 +68,7 @@ class CommitHandler:
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._peers = {title.strip(): peer for title, peer in settings.commitment.items()}
         self._custody = Safekeeping(
-            ledger, Archive(settings.archive_dir), settings.receive.commitment_wait_seconds
+            ledger, open_archive(settings), settings.receive.commitment_wait_seconds
         )
         self._backoff_seconds = settings.pipeline.backoff_seconds
         self._give_up_seconds = 3600 * settings.receive.commitment_hours

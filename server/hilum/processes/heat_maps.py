@@ -10,6 +10,7 @@ import signal
 from collections.abc import Iterable
 
 from hilum.domain import HEAT_MAP, ActivationMaps, Outcome, Release, ReportJob
+from hilum.errors import Retry
 from hilum.observability import telemetry
 from hilum.report import (
     BuiltReport,
@@ -20,7 +21,8 @@ from hilum.report import (
     build_report,
 )
 from hilum.settings import Destination, Settings
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.store_errors import StoreAway
 from hilum.store.ledger import Ledger
 from hilum.withheld_reports import Subject, cause_of
 
@@ -35,7 +37,7 @@ class HeatMaps:
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._settings = settings
         self._ledger = ledger
-        self._archive = Archive(settings.archive_dir)
+        self._archive = open_archive(settings)
         asking = [
             name for name, item in settings.destinations.items() if HEAT_MAP.key in item.documents
         ]
@@ -84,9 +86,11 @@ class HeatMaps:
 
     def _picture(self, path: str, maps: dict[str, ActivationMaps], uid: str) -> Picture:
         try:
-            return Picture(self._archive.locate(path), maps.get(uid))
+            return Picture(self._archive.source(path), maps.get(uid))
         except FileNotFoundError:
             return Picture(None, maps.get(uid))
+        except StoreAway as away:
+            raise Retry(away.said, is_outage=True) from away
 
 
 def build_in_time(

@@ -26,7 +26,10 @@ def run(spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Ev
     # The host is in the name: listeners of several hosts may share one archive.
     archive = open_inbox(settings, f"{socket.gethostname()}-listener-{spec.index}")
     begin_archive(ledger.url, archive)
-    with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
+    with (
+        archive.held(archive.process) as is_ours,
+        Heartbeat(ledger, "listener", lambda: (True, archive.problem)),
+    ):
         if not is_ours:
             raise ConfigurationError(
                 [

@@ -31,6 +31,7 @@ from hilum.services.ingest import FileOrigin, Stopped, taking
 from hilum.services.launch_spec import LaunchSpec
 from hilum.settings import Settings, Watch
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import begin_archive
 from hilum.store.ledger import Ledger
 
@@ -45,7 +46,7 @@ log = telemetry.logger("processes")
 def run(_spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Watch all folders until `stop` is set."""
     log_failures()
-    begin_archive(settings.ledger_url, Archive(settings.archive_dir))
+    begin_archive(settings.ledger_url, open_archive(settings))
     with Heartbeat(ledger, "watcher"):
         threads = [
             start_thread(f"watch-{name}", _watch, name, watch, settings, ledger, stop)
@@ -61,7 +62,7 @@ def run(_spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.E
 def _watch(
     name: str, watch: Watch, settings: Settings, ledger: Ledger, stop: threading.Event
 ) -> None:
-    archive = Archive(settings.archive_dir)
+    archive = open_archive(settings)
     lock = f"watch-{quote(name, safe='')}"
     is_said = False
     while not stop.is_set():

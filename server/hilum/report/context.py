@@ -45,10 +45,11 @@ class HeatMap:
 class Picture:
     """A source image's file, and the features that a reading of this release left.
 
-    None: the pixels have left the archive; there are no maps.
+    The file's bytes instead of its path: they are from an object store. None: the pixels have left
+    the archive; there are no maps.
     """
 
-    path: Path | None
+    path: Path | bytes | None
     maps: ActivationMaps | None
 
 

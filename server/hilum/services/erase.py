@@ -21,6 +21,7 @@ from hilum.receive.statuses import CannotUnderstand
 from hilum.settings import Settings
 from hilum.store.admin.erase import Erased, Erasure
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.audit.log import AuditLog, Deed
 from hilum.verbs import Thing
 
@@ -120,10 +121,10 @@ def erase(
     repeats until it finds no more. Each search for a patient reads every header and report, about a
     million headers a minute. Raises ConfigurationError where there is no archive.
     """
-    archive = Archive(settings.archive_dir)
+    archive = open_archive(settings)
     if not archive.is_there:
         raise ConfigurationError(
-            [f"archive: there is none in {archive.root}; run this where the archive is mounted."]
+            [f"archive: there is none in {archive.address}; run this where the archive is mounted."]
         )
     silence_libraries()
     erasure = Erasure(settings.ledger_url, archive)
@@ -264,10 +265,11 @@ def _names(patient: Patient, header: bytes, transfer_syntax_uid: str) -> bool:
 
 def _quarantined(archive: Archive, owner: HeaderOwner, report: ErasureReport) -> Iterator[str]:
     for file in archive.quarantined():
-        answer = _is_of(file, owner)
+        path = str(file.relative_to(archive.root))
+        answer = _is_stored_of(archive, path, owner)
         report.unreadable += answer is None
         if answer:
-            yield str(file.relative_to(archive.root))
+            yield path
 
 
 def _left(erasure: Erasure, archive: Archive, owner: HeaderOwner) -> list[str]:
@@ -275,12 +277,23 @@ def _left(erasure: Erasure, archive: Archive, owner: HeaderOwner) -> list[str]:
 
     An earlier header stays for an hour.
     """
-    found = []
-    for path in erasure.left_files():
-        with contextlib.suppress(FileNotFoundError):
-            if _is_of(archive.locate(path), owner):
-                found.append(path)
-    return found
+    return [path for path in erasure.left_files() if _is_stored_of(archive, path, owner)]
+
+
+def _is_stored_of(archive: Archive, path: str, owner: HeaderOwner) -> bool | None:
+    """Return whether the object of a row is the owner's; None: unknown. Raises StoreAway.
+
+    Of an object store its first part is read, and the rest where that is not enough.
+    """
+    try:
+        with archive.local(path, is_header_enough=True) as file:
+            answer = _is_of(file, owner)
+        if answer is None and archive.is_remote:
+            with archive.local(path) as file:
+                answer = _is_of(file, owner)
+    except FileNotFoundError:
+        return False
+    return answer
 
 
 def _is_of(file: Path, owner: HeaderOwner) -> bool | None:

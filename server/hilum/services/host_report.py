@@ -11,6 +11,7 @@ from hilum.domain import HostFacts
 from hilum.services import roles
 from hilum.settings import Settings
 from hilum.settings.shared import shared_digests
+from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import archive_of
 from hilum.store.database.clocks import ClockReading
 from hilum.store.migrations.revision import REVISION
@@ -56,4 +57,4 @@ def archive_seen(settings: Settings) -> str:
 
     It may wait for a file system that does not answer. Raises OSError.
     """
-    return archive_of(settings.ledger_url, settings.archive_dir)
+    return archive_of(settings.ledger_url, open_archive(settings))

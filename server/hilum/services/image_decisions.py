@@ -10,7 +10,7 @@ from hilum.receive.indexing.describe import describe
 from hilum.receive.statuses import CannotUnderstand
 from hilum.settings import Settings
 from hilum.store.admin.decisions import CannotResolve, Decisions
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 
 
 def open_decisions(settings: Settings) -> Decisions:
@@ -18,7 +18,7 @@ def open_decisions(settings: Settings) -> Decisions:
 
     The ledger must have its revision.
     """
-    return Decisions(settings.ledger_url, Archive(settings.archive_dir), _described, sha256_of)
+    return Decisions(settings.ledger_url, open_archive(settings), _described, sha256_of)
 
 
 def _described(file: Path, seed: int) -> Instance:

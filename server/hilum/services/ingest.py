@@ -27,6 +27,7 @@ from hilum.receive.policy.watermarks import Watermarks
 from hilum.receive.storage.session import indexing, open_inbox
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import begin_archive
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.queries.views import LedgerViews
@@ -215,7 +216,7 @@ def own_archive(settings: Settings, priority: Priority | None) -> Iterator[Archi
 
     There is one for each watched folder, in addition to those of commands.
     """
-    begin_archive(settings.ledger_url, Archive(settings.archive_dir))
+    begin_archive(settings.ledger_url, open_archive(settings))
     for number in range(_AT_ONCE + len(settings.watch)):
         folder = folder_with_priority(f"{socket.gethostname()}-ingest-{number}", priority)
         archive = open_inbox(settings, folder)

@@ -10,7 +10,8 @@ from hilum.receive.headers.patient import OneStudy, Patient
 from hilum.services.erase import erase
 from hilum.settings import Settings
 from hilum.store.admin.operator import Completed, Forgotten
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.store_errors import StoreAway
 from hilum.store.audit.log import Deed
 from hilum.store.ledger import Ledger
 from hilum.store.queue.resend import Resent
@@ -67,7 +68,7 @@ class LedgerInterventions:
     def _erase(
         self, owner: Patient | OneStudy, deed: Deed | None, *, is_dry_run: bool
     ) -> dict[str, Any]:
-        if not Archive(self.settings.archive_dir).is_there:
+        if not _is_there(self.settings):
             raise Retry(
                 "the archive is not mounted on this host, or has never received anything",
                 after_seconds=60,
@@ -76,3 +77,11 @@ class LedgerInterventions:
         # `asdict` changes a Counter
         counted = {"delivered": dict(report.delivered), "tried": dict(report.tried)}
         return {**asdict(report), **counted, "is_complete": report.is_complete}
+
+
+def _is_there(settings: Settings) -> bool:
+    """Return whether the archive is there. Raises Retry while an object store is away."""
+    try:
+        return open_archive(settings).is_there
+    except StoreAway as away:
+        raise Retry(away.said, after_seconds=60) from away

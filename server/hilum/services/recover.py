@@ -14,16 +14,16 @@ from hilum.errors import ConfigurationError
 from hilum.receive.indexing.indexer import BATCH, index
 from hilum.settings import Settings
 from hilum.store.admin.unreferenced_files import orphans
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.ledger import Ledger, RecordOutcome
 
 
 def orphans_of(settings: Settings) -> list[Path]:
     """Return objects without a row. Raises ConfigurationError where there is no archive."""
-    archive = Archive(settings.archive_dir)
+    archive = open_archive(settings)
     if not archive.is_there:
         raise ConfigurationError(
-            [f"archive: there is none in {archive.root}; run this where the archive is mounted."]
+            [f"archive: there is none in {archive.address}; run this where the archive is mounted."]
         )
     return orphans(settings.ledger_url, archive)
 
@@ -34,8 +34,9 @@ def recover_orphans(settings: Settings, files: list[Path]) -> Counter[RecordOutc
     It runs beside a running server. If it is killed, the next start of a server or the next call
     continues. Raises ConfigurationError, SQLAlchemyError, OSError.
     """
-    archive = Archive(settings.archive_dir, f"{socket.gethostname()}-recover")
+    archive = open_archive(settings, f"{socket.gethostname()}-recover")
     outcomes = Counter[RecordOutcome]()
+    archive.make_spool()
     with (
         archive.held(archive.process) as is_ours,
         contextlib.closing(Ledger(settings.ledger_url)) as ledger,

@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from hilum.domain import ARCHIVE, CAMPAIGN_AE_TITLE, FILES, PICTURES
+from hilum.settings.archive import ArchiveSection
 from hilum.settings.destinations import AnyDestination, Destination
 from hilum.settings.fields import AeTitle, Section
 from hilum.settings.guard import Guard
@@ -36,6 +37,7 @@ class Settings(Section):
     guard: Guard = Guard()
     pipeline: Pipeline = Pipeline()
     ledger: LedgerSection = LedgerSection()
+    archive: ArchiveSection = ArchiveSection()
     report: Report = Report()
     destinations: Mapping[str, AnyDestination] = {}
     routes: Mapping[AeTitle, Route] = {}
@@ -266,7 +268,7 @@ class Settings(Section):
 
     @property
     def archive_dir(self) -> Path:
-        """Where received objects are kept."""
+        """Where received objects are kept; with `archive.url`: until they are in the store."""
         return self.site.state_dir / "archive"
 
     @property

@@ -31,6 +31,7 @@ _SECTIONS: Final = (
 )
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "site": ("name",),
+    "archive": ("url",),
     "receive": (
         "ae_titles",
         "calling_ae_titles",

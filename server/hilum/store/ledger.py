@@ -42,7 +42,7 @@ from hilum.store.campaigns import expected_images
 from hilum.store.database.clocks import ClockReading, moment_in, read_clock
 from hilum.store.database.engines import Transactions, begin_part, error_text, open_engine, sync_of
 from hilum.store.database.prepared import PreparedStatement
-from hilum.store.installation import digest_seed, epoch, heartbeats
+from hilum.store.installation import digest_seed, epoch, heartbeats, serial
 from hilum.store.intake import known_images, missing_files
 from hilum.store.intake import record as recording
 from hilum.store.intake.known_images import KnownImage
@@ -68,7 +68,6 @@ from hilum.store.schema.tables import (
     WORK_TABLES,
     destination,
     document,
-    installation,
     process,
     study,
 )
@@ -136,11 +135,7 @@ class Ledger:
     def namespace(self) -> uuid.UUID:
         """The installation's UID namespace, minted once at the first migration."""
         with self._reads.begin() as connection:
-            return uuid.UUID(
-                connection.execute(
-                    select(installation.c.value).where(installation.c.key == "namespace")
-                ).scalar_one()
-            )
+            return serial.namespace(connection)
 
     def begin_epoch(self) -> str:
         """The epoch in the UIDs of new documents, drawn if needed (see `installation/epoch`)."""
@@ -164,7 +159,7 @@ class Ledger:
 
         Device Serial Number (0018,1000) of its documents.
         """
-        return self.namespace.hex[:16]
+        return serial.serial_of(self.namespace)
 
     def record(
         self, arrivals: Sequence[Arrival], *, is_compared: bool = False

@@ -26,7 +26,7 @@ from hilum.services.forgotten_studies import Forgetting, rows_before
 from hilum.services.launch_spec import process_name
 from hilum.settings import Retention as RetentionSettings
 from hilum.settings import Settings
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.database.engines import open_engine
 from hilum.store.installation.known_time import Believed, KnownTime, counter
 from hilum.store.ledger import Ledger
@@ -126,7 +126,7 @@ class Housekeeper:
         self._installation = settings
         self._settings = settings.retention
         self._clock = clock
-        self._archive = Archive(settings.archive_dir)
+        self._archive = open_archive(settings)
         self._engine = open_engine(settings.ledger_url, is_synced=False)
         self._time = KnownTime(self._engine, clock, elapsed)
         self._retention = RetentionPolicy(
@@ -176,14 +176,16 @@ class Housekeeper:
         if not self._archive.is_there:
             _log.warning(
                 "archive_missing",
-                folder=str(self._archive.root),
+                folder=self._archive.address,
                 advice="mount it; nothing is removed meanwhile",
             )
             return
-        if not self._retention.hold(
-            self._owner, max(_OWNED_SECONDS, 2 * self._settings.check_seconds)
-        ):
-            return
+        if self._retention.hold(self._owner, max(_OWNED_SECONDS, 2 * self._settings.check_seconds)):
+            self._look_after_all()
+        elif self._archive.is_remote:  # no other host sees this one's spool
+            self._look_after_spool()
+
+    def _look_after_all(self) -> None:
         problems = dict(_problems_of_clock(self._time.look()))
         self._delete_by_age()
         if self._retention.hour.is_spent:
@@ -195,6 +197,11 @@ class Housekeeper:
         self._forget()
         self._shorten_headers()
         self._forget_studies()
+        self._look_after_spool()
+
+    def _look_after_spool(self) -> None:
+        if gone := self._archive.forget_gone(min(self._clock(), self._time.now()) - _DAY_SECONDS):
+            _log.info("processes_forgotten", names=gone)
         self._take_abandoned()
 
     def _delete_by_age(self) -> None:
@@ -211,6 +218,8 @@ class Housekeeper:
         The bounds are the missing bytes, and that deleting must help (hourly.py). Storage
         commitments are honoured here, too.
         """
+        if self._archive.is_remote:
+            return {}  # what is deleted from a store frees no disk of this host
         missing = self._settings.pressure_free_bytes - self._archive.free().bytes
         promised_before = promises_end(self._settings, self._time.now())
         while missing > 0 and self._may_go_on():
@@ -244,8 +253,6 @@ class Housekeeper:
         for name, before in outdated(self._settings, self._time.now()):
             while (count := self._retention.forget(name, before)) and self._may_go_on():
                 _log.info("rows_forgotten", what=name, count=count)
-        if gone := self._archive.forget_gone(min(self._clock(), self._time.now()) - _DAY_SECONDS):
-            _log.info("processes_forgotten", names=gone)
 
     def _forget_studies(self) -> None:
         """Let rows of old studies leave: so many are looked at in a turn, and the next goes on.

@@ -39,8 +39,9 @@ from hilum.services.releases.releases import active_releases, keep_releases
 from hilum.services.state_dir import HeldRoles, metrics_dir
 from hilum.services.upgrade import migrate_at_rest, until_done
 from hilum.settings import Receive, Settings
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import begin_archive, require_archive, require_ledger
+from hilum.store.archive.store_errors import StoreAway
 from hilum.store.audit.log import AuditLog
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
@@ -210,7 +211,7 @@ class Supervisor:
     def _require_ledger(self) -> None:
         url = self.settings.ledger_url
         if self.role == roles.ALL:
-            require_ledger(url, Archive(self.settings.archive_dir))
+            require_ledger(url, open_archive(self.settings))
             require_not_newer(url)
         else:
             # else `hilum migrate` on this host would take us for a server at work
@@ -219,7 +220,8 @@ class Supervisor:
 
     def _require_archive(self) -> None:
         if roles.of(self.role) != {"dispatcher"}:  # it may be on a host that does not see objects
-            require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
+            with contextlib.suppress(StoreAway):  # its listeners go on, and its log says so
+                require_archive(self.settings.ledger_url, open_archive(self.settings))
 
     def _require_name(self) -> None:
         """Raise ConfigurationError if another machine works under this host's name."""
@@ -253,10 +255,11 @@ class Supervisor:
 
     def _recover_files(self) -> None:
         """Index images acknowledged before a crash, before any listener adds to them."""
-        archive = Archive(self.settings.archive_dir)
+        archive = open_archive(self.settings)
         ledger = Ledger(self.settings.ledger_url)
         begin_archive(ledger.url, archive)
-        recover(self.settings, ledger, archive)
+        if not archive.is_remote:  # else by the listeners and the housekeeper: it may take long
+            recover(self.settings, ledger, archive)
         ledger.close()
         with contextlib.closing(open_decisions(self.settings)) as decisions:
             try:

@@ -33,6 +33,7 @@ PLAIN_PAGES = (
     "docs/models/terminology.md",
     "docs/operate/audit.md",
     "docs/operate/hosts.md",
+    "docs/operate/object_store.md",
     "docs/operate/operations.md",
     "docs/operate/pages.md",
     "docs/operate/tracing.md",

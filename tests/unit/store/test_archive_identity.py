@@ -48,7 +48,7 @@ def test_an_archive_of_another_installation_takes_no_object(tmp_path: Path) -> N
     for refuse in (begin_archive, require_archive):
         with pytest.raises(ConfigurationError, match="of another installation"):
             refuse(ours, archive)
-    assert archive_of(ours, archive.root) == NO_ARCHIVE
+    assert archive_of(ours, archive) == NO_ARCHIVE
     require_archive(theirs, archive)
 
 
@@ -58,7 +58,7 @@ def test_two_archives_of_one_installation_are_told_apart(tmp_path: Path) -> None
     second = Archive(tmp_path / "second")
     for archive in (first, second):
         begin_archive(url, archive)
-    assert archive_of(url, first.root) != archive_of(url, second.root)
+    assert archive_of(url, first) != archive_of(url, second)
 
 
 def test_an_archive_of_an_earlier_version_gets_its_identity_and_keeps_it(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_an_empty_mount_point_is_no_archive(tmp_path: Path) -> None:
     begin_archive(url, archive)
     shutil.rmtree(archive.root)
     archive.root.mkdir()
-    assert archive_of(url, archive.root) == NO_ARCHIVE
+    assert archive_of(url, archive) == NO_ARCHIVE
 
 
 def test_a_broken_identity_is_said_with_its_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Looked up in the ledger each time, painted once, kept in memory only.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import OrderedDict
@@ -14,8 +15,10 @@ from pathlib import Path
 from hilum.api.pages.render_process import NoPicture, Painter
 from hilum.api.pages.render_worker import GONE
 from hilum.domain import kind_of
+from hilum.errors import Retry
 from hilum.settings import Settings
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.store_errors import StoreAway
 from hilum.store.audit.log import Deed
 from hilum.store.queries.views import LedgerViews
 
@@ -75,7 +78,7 @@ class Pictures:
     ) -> None:
         self._views = views
         self._maximum_pixels = settings.analyse.maximum_pixels
-        self._archive = Archive(settings.archive_dir)
+        self._archive = open_archive(settings)
         self._painter = painter or Painter()
         self._cache = Cache()
 
@@ -119,15 +122,19 @@ class Pictures:
     def _paint_file(self, path: str) -> Picture:
         """Twice: the object may be moved to its place between look and open."""
         for _ in range(2):
-            if (place := self._place(path)) is None:
-                break
-            if (picture := self._painter.paint(place, self._maximum_pixels)) != _GONE:
-                return picture
+            with contextlib.ExitStack() as held:
+                if (place := self._place(path, held)) is None:
+                    break
+                if (picture := self._painter.paint(place, self._maximum_pixels)) != _GONE:
+                    return picture
         return _GONE
 
-    def _place(self, path: str) -> Path | None:
+    def _place(self, path: str, held: contextlib.ExitStack) -> Path | None:
+        """Return a path for the painting process, which it may read until `held` is closed."""
         try:
-            return self._archive.locate(path)
+            return held.enter_context(self._archive.local(path))
+        except StoreAway as away:
+            raise Retry(away.said, after_seconds=5) from away
         except OSError:
             return None
 

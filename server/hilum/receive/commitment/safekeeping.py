@@ -54,6 +54,8 @@ class Safekeeping:
         is_behind = self._is_behind(job.requested_at)
         classes, disputed = self._kept(job.request)
         is_complete = all(item.sop_instance_uid in classes for item in references)
+        if self.archive.is_remote and not is_complete:
+            is_behind = True  # it may be in the spool of another host, which cannot be seen
         patience = (0.0 if is_complete else self.wait_seconds) + (
             _ROWS_SECONDS if is_behind else 0.0
         )

@@ -100,7 +100,9 @@ def index(
         for file in files
         if (instance := known.get(file) or _described(file, ledger, archive, lost)) is not None
     }
-    placed = {file for file in described if archive.place(file)}
+    placed = archive.place_all(described)
+    if archive.is_remote:  # no row names bytes that another host cannot read
+        described = {file: found for file, found in described.items() if file in placed}
     try:
         with telemetry.cpu("index_ledger"):
             arrivals = arrivals_of(
@@ -269,11 +271,17 @@ class Indexer:
         """Whether more objects should be refused.
 
         That is so while the ledger has been away for long or cannot keep up, or after a failure of
-        the indexing.
+        the indexing. An object store that is away is no cause.
         """
-        since = self._begun_at
-        is_away = since is not None and time.monotonic() - since >= self._patience_seconds
-        return is_away or self.failure is not None or self._queue.qsize() >= self._maximum_backlog
+        if self.failure is not None:
+            return True
+        begun = self._begun_at
+        now = time.monotonic()
+        # While an object store is away, or slow, the disk is the queue, and its watermarks the end.
+        since = begun if begun is None else max(begun, self._archive.busy_until)
+        is_away = since is not None and now - since >= self._patience_seconds
+        is_long = self._queue.qsize() >= self._maximum_backlog
+        return is_away or (is_long and not self._archive.is_remote)
 
     def stop(self, seconds: float) -> None:
         """Index the rest, for so long at most.

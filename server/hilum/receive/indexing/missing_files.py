@@ -66,7 +66,8 @@ class KeptObjects:
             is_older = known.sha256 is None and known.is_replaced
             return is_older or known.sha256 == sha256_of(file)
         try:
-            return is_same_data_set(file, self.archive.locate(known.path))
+            with self.archive.local(known.path) as stored:
+                return is_same_data_set(file, stored)
         except (CannotUnderstand, OSError):
             return False
 
@@ -139,12 +140,13 @@ def _damaged(
         if uid in seen:
             return True
         try:
-            file = archive.locate(path)
-            if file.stat().st_size == sizes[uid] and uid not in not_read:
+            if archive.size_of(path) == sizes[uid] and uid not in not_read:
                 return False
-            return not any(
-                (uid, describe(file, seed).digest) in digests for seed in (ledger.digest_seed, 0)
-            )
+            with archive.local(path) as file:
+                return not any(
+                    (uid, describe(file, seed).digest) in digests
+                    for seed in (ledger.digest_seed, 0)
+                )
         except CannotUnderstand:
             return True
         except OSError as error:
@@ -159,9 +161,6 @@ def _is_gone(archive: Archive, path: str) -> bool:
     The arrival is then deleted, as any duplicate.
     """
     try:
-        archive.locate(path)
-    except FileNotFoundError:
-        return True
+        return not archive.exists(path)
     except OSError:
         return False
-    return False

@@ -7,6 +7,7 @@ before the seed have digests of another kind, and two files may have the same di
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -109,12 +110,12 @@ class _Comparison:
         has_same_pixels = ours.pixel_digest == known.pixel_digest
         if not is_same and not has_same_pixels:
             return self._with(self._as_put_aside(), new.pixel_digest)
-        stored = self._stored() if known.has_pixels else None
-        if stored is None:  # the arrival is the only copy: nothing is deleted for it
-            return self._with(
-                *_agreeing(new, known, is_same=is_same, has_same_pixels=has_same_pixels)
-            )
-        return self._beside(stored, is_same=is_same)
+        with contextlib.ExitStack() as held:
+            stored = self._stored(held) if known.has_pixels else None
+            if stored is not None:
+                return self._beside(stored, is_same=is_same)
+        # the arrival is the only copy: nothing is deleted for it
+        return self._with(*_agreeing(new, known, is_same=is_same, has_same_pixels=has_same_pixels))
 
     def _beside(self, stored: Path, *, is_same: bool) -> Arrival:
         """Return the arrival compared with the row's file.
@@ -191,11 +192,16 @@ class _Comparison:
         if other.is_discarded:
             return other.sha256 is not None and sha256_of(self._file()) == other.sha256
         try:
-            return is_same_data_set(self._file(), self.archive.locate(other.path))
+            with self.archive.local(other.path) as aside:
+                return self._is_as(aside)
         except FileNotFoundError:
             return True  # the arrival takes its place
+
+    def _is_as(self, aside: Path) -> bool:
+        try:
+            return is_same_data_set(self._file(), aside)
         except CannotUnderstand:
-            return sha256_of(self._file()) == sha256_of(self.archive.locate(other.path))
+            return sha256_of(self._file()) == sha256_of(aside)
 
     def _as(self, digest: str) -> Instance:
         """Return the arrival's instance, with digests of the same kind as this one."""
@@ -206,14 +212,14 @@ class _Comparison:
             else describe(self._file(), seed_of(digest, self.seed))
         )
 
-    def _stored(self) -> Path | None:
+    def _stored(self, held: contextlib.ExitStack) -> Path | None:
         try:
-            return self.archive.locate(self.known.path)
+            return held.enter_context(self.archive.local(self.known.path))
         except FileNotFoundError:
             return None
 
     def _file(self) -> Path:
-        return self.archive.locate(self.arrival.instance.path)
+        return self.archive.arrived(self.arrival.instance.path)
 
     def _with(
         self,

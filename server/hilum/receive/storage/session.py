@@ -16,14 +16,15 @@ from hilum.receive.storage.dispatcher import EquipmentIdentity, ObjectDispatcher
 from hilum.receive.storage.image_store import ImageStore
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.ledger import Ledger, RecordOutcome
 
 
 def open_inbox(settings: Settings, process: str) -> Archive:
     """Return the archive for a process that takes objects."""
     receive = settings.receive
-    return Archive(
-        settings.archive_dir,
+    return open_archive(
+        settings,
         process,
         receive.write_out_bytes,
         durability=receive.durability,

@@ -20,7 +20,7 @@ from hilum.services.campaigns.verbs import BUILT_IN
 from hilum.services.sources import open_source
 from hilum.settings import CMoveSource, Settings
 from hilum.store.admin.reanalyse import Reanalysis
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.campaigns.live_queue import LiveQueue
 from hilum.store.campaigns.series_queue import SeriesQueue
@@ -50,7 +50,7 @@ def open_runner(
             store=store,
             reanalysis=stack.enter_context(contextlib.closing(Reanalysis(url))),
             retention=stack.enter_context(
-                contextlib.closing(RetentionPolicy(url, Archive(settings.archive_dir)))
+                contextlib.closing(RetentionPolicy(url, open_archive(settings)))
             ),
             gate=gates.of(campaign),
             obstacle=Obstacle(settings, live).text,
@@ -88,7 +88,7 @@ class Obstacle:
 
     def __init__(self, settings: Settings, live: LiveQueue) -> None:
         self._settings = settings
-        self._archive = Archive(settings.archive_dir)
+        self._archive = open_archive(settings)
         self._live = live
 
     def text(self) -> str:

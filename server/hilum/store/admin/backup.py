@@ -57,7 +57,7 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     `missing`: named by the ledger, but not in the archive. A ledger on PostgreSQL is not copied:
     dump it before this. The ledger of an earlier backup is replaced when all files are there. A
     ledger of an earlier version is copied as it is; the columns read here are the same in all
-    versions.
+    versions. Of an object store only this host's spool is copied.
 
     Raises ConfigurationError, OSError.
     """
@@ -76,7 +76,7 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     reader = open_reader(url if snapshot is None else f"sqlite:///{snapshot}")
     try:
         put, arrived = _put_all(archive, arriving, reader, target)
-        if snapshot is None:
+        if snapshot is None and not archive.is_remote:
             put += Counter(_put_left(archive, reader, target))
     finally:
         reader.dispose()
@@ -96,8 +96,10 @@ def _put_all(
 
     Returns the counts, and the last ones by name.
     """
-    put = Counter(_put(archive, path, target / _ARCHIVE / path) for path in _named(reader))
-    put += Counter(_put_quarantined(archive, target))
+    put = Counter[Put]()
+    if not archive.is_remote:  # an object store is backed up by its own means
+        put += Counter(_put(archive, path, target / _ARCHIVE / path) for path in _named(reader))
+        put += Counter(_put_quarantined(archive, target))
     arrived = dict(_put_arriving(archive, arriving, reader, target))
     return put + Counter(arrived.values()), arrived
 
@@ -281,7 +283,8 @@ def _put(archive: Archive, path: str, target: Path) -> Put:
     """Copy a file under its name into the backup: complete, or not at all."""
     for _ in range(3):  # it may be moved between the look and the link
         try:
-            return _link_or_copy(archive.locate(path), target)
+            file = archive.arrived(path) if archive.is_remote else archive.locate(path)
+            return _link_or_copy(file, target)
         except FileNotFoundError:
             continue
     return "missing"

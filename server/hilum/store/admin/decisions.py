@@ -150,10 +150,12 @@ class Decisions:
         ):
             return FileInQuarantine()
         try:
-            file = self._archive.locate(found.path)
-            if state is ConflictState.DISCARDED:
-                return FileInQuarantine(sha256=self._sha256_of(file))
-            return FileInQuarantine(self._describe(file, digest_seed.seed_of(found.digest, seed)))
+            with self._archive.local(found.path) as file:
+                if state is ConflictState.DISCARDED:
+                    return FileInQuarantine(sha256=self._sha256_of(file))
+                return FileInQuarantine(
+                    self._describe(file, digest_seed.seed_of(found.digest, seed))
+                )
         except FileNotFoundError:
             if state is ConflictState.DISCARDED:
                 return FileInQuarantine()

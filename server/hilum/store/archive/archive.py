@@ -17,13 +17,15 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, Self
 
 from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 from hilum.store.archive.directory_sync import make_durable_folder, sync_file_system, sync_folder
 from hilum.store.archive.durable_rename import Durability, DurableRename, durable_rename_of
+from hilum.store.archive.identity import ArchiveIdentity, read_identity
+from hilum.store.archive.memory_file import MemoryFile
 from hilum.store.archive.pieces import Pieces, behind, without_end
 from hilum.store.archive.write_out import start_write_out
 
@@ -87,8 +89,12 @@ class Archive:
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at
     its end. All writes of an object but the first and the last end at multiples of ALIGNED_BYTES.
-    `durability`: see `durable_rename`.
+    `durability`: see `durable_rename`. `object_archive` keeps the same interface over an object
+    store: `is_remote`; `problem` says why it is away.
     """
+
+    is_remote = False
+    problem = ""
 
     def __init__(
         self,
@@ -108,6 +114,16 @@ class Archive:
         self._rename: DurableRename | None = None  # of the inbox, once it is there
         self._creation = threading.Lock()
 
+    @property
+    def address(self) -> str:
+        """Where the objects are, for people."""
+        return self._root
+
+    @property
+    def busy_until(self) -> float:
+        """Until when an object store kept rows waiting (time.monotonic()). A folder never does."""
+        return 0.0
+
     def begin(self) -> Incoming:
         """Begin a new object, invisible until it is committed. Raises OSError."""
         rename = self._rename or self._make_inbox()
@@ -115,7 +131,7 @@ class Archive:
             return self._incoming(rename)
         except FileNotFoundError:
             # Objects taken while the file system is away would be hidden when it comes back.
-            if not self.is_there:
+            if not self.is_begun_here:
                 raise
             return self._incoming(self._make_inbox())
 
@@ -130,6 +146,10 @@ class Archive:
 
     # These steps take each object's name as text: to make a Path and ask it for its name costs more
     # than a step.
+
+    def place_all(self, files: Collection[Path | str]) -> set[Path | str]:
+        """Give objects their places; see `place`. Return those that have theirs now."""
+        return {file for file in files if self.place(file)}
 
     def place(self, file: Path | str) -> bool:
         """Give an object its place as a second name, before its row is committed.
@@ -222,6 +242,18 @@ class Archive:
                 file.unlink()
         return size_bytes
 
+    def remove_all(
+        self, paths: Sequence[str], held: contextlib.ExitStack | None = None
+    ) -> dict[str, int | OSError]:
+        """Delete objects; see `remove`. Return the size of each, or its error."""
+        return {path: self._removed(path, held) for path in paths}
+
+    def _removed(self, path: str, held: contextlib.ExitStack | None) -> int | OSError:
+        try:
+            return self.remove(path, held)
+        except OSError as error:
+            return error
+
     def sync_names(self, paths: Iterable[str]) -> None:
         """Return when a power cut can no longer bring these objects back.
 
@@ -241,10 +273,23 @@ class Archive:
 
         The empty folder of a file system that is not mounted must not pass for one.
         """
+        return self.is_begun_here
+
+    @property
+    def is_begun_here(self) -> bool:
+        """Whether the folders of received objects are there, on this host."""
         return (self.root / _LOCKS).is_dir()
+
+    def identity(self) -> ArchiveIdentity | None:
+        """Which archive this is; None: that is not known yet. Raises OSError."""
+        return read_identity(self.root)
 
     def make(self) -> None:
         """Create the archive, once the ledger agrees (`consistency`). Raises OSError."""
+        self.make_spool()
+
+    def make_spool(self) -> None:
+        """Make the folders that this host needs to receive. Raises OSError."""
         (self.root / _LOCKS).mkdir(parents=True, exist_ok=True)
 
     @property
@@ -272,6 +317,45 @@ class Archive:
             if file.is_file():
                 return file
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def arrived(self, path: str) -> Path:
+        """The file of an object that waits for its row. Raises FileNotFoundError."""
+        return self.locate(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether the object of a row's `path` is there. Raises OSError where that is unknown."""
+        try:
+            self.locate(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def size_of(self, path: str) -> int:
+        """Return the size in bytes of the object of a row's `path`. Raises OSError."""
+        return self.locate(path).stat().st_size
+
+    @contextlib.contextmanager
+    def local(self, path: str, *, is_header_enough: bool = False) -> Iterator[Path]:
+        """Yield a path at which the bytes of a row's object can be read in this block.
+
+        `is_header_enough`: the file may be cut behind its first part. Raises FileNotFoundError.
+        """
+        del is_header_enough  # an object store need not send the rest
+        yield self.locate(path)
+
+    def source(self, path: str) -> Path | bytes:
+        """Return the path for a reader in another process, or the bytes of an object store.
+
+        Raises FileNotFoundError.
+        """
+        return self.locate(path)
+
+    def probe(self) -> None:
+        """Try the rights that an object store must give. A folder has checks of its own."""
+
+    def fetch(self, path: str) -> MemoryFile:
+        """Return the whole object in memory. Raises FileNotFoundError, OSError."""
+        return MemoryFile(self.locate(path).read_bytes())
 
     def _candidates(self, path: str) -> Iterator[Path]:
         """Yield the paths at which an object may be.

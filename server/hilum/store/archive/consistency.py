@@ -13,15 +13,12 @@ from sqlalchemy.engine import make_url
 from hilum.domain import NO_ARCHIVE
 from hilum.errors import ConfigurationError
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.identity import (
-    FILE_NAME,
-    begin_identity,
-    installation_of,
-    read_identity,
-)
+from hilum.store.archive.identity import FILE_NAME, begin_identity
+from hilum.store.archive.store_errors import StoreAway
 from hilum.store.database.engines import open_engine
+from hilum.store.installation import serial
 from hilum.store.migrations.revision import current_revision
-from hilum.store.schema.tables import installation, instance
+from hilum.store.schema.tables import instance
 
 _NEWEST = 10
 _KEPT = instance.c.pixels_removed_at.is_(None)
@@ -35,18 +32,32 @@ def require_ledger(url: str, archive: Archive) -> None:
     UIDs.
     """
     # In this order: where retention has emptied an archive, each folder is looked into.
-    if not is_begun(url) and archive.has_objects:
+    if not is_begun(url) and _has_objects(archive):
         advice = (
             "Restore it (docs/operate/operations.md); for a new installation move the archive away."
         )
         raise ConfigurationError(
             [
                 (
-                    f"ledger: there is none yet, but {archive.root} holds objects, so it is"
+                    f"ledger: there is none yet, but {archive.address} holds objects, so it is"
                     f" missing. {advice}"
                 )
             ]
         )
+
+
+def _has_objects(archive: Archive) -> bool:
+    try:
+        return archive.has_objects
+    except StoreAway as away:
+        raise ConfigurationError(
+            [
+                (
+                    f"archive: {archive.address}: {away.said}, so this installation cannot"
+                    f" begin. {away.advice}"
+                )
+            ]
+        ) from None
 
 
 def require_archive(url: str, archive: Archive) -> None:
@@ -55,6 +66,9 @@ def require_archive(url: str, archive: Archive) -> None:
     Objects taken now would vanish when the archive is mounted. The same where the archive is that
     of another installation. The ledger has this version's revision.
     """
+    if archive.is_remote:
+        _require_store(url, archive)
+        return
     _require_own(url, archive)
     if archive.is_there or archive.has_objects or not _newest(url, 1):
         return
@@ -74,8 +88,8 @@ def require_archive(url: str, archive: Archive) -> None:
 
 def _require_own(url: str, archive: Archive) -> None:
     """Raise ConfigurationError for the archive of another installation. Raises OSError."""
-    found = read_identity(archive.root)
-    if found is None or found.installation == installation_of(_namespace(url)):
+    found = archive.identity()
+    if found is None or found.installation == _installation(url):
         return
     advice = (
         "Mount the archive of this ledger there, or correct site.state_dir or ledger.url. Only"
@@ -86,30 +100,70 @@ def _require_own(url: str, archive: Archive) -> None:
     )
 
 
+def _require_store(url: str, archive: Archive) -> None:
+    """Raise ConfigurationError where the prefix is another installation's, or has been emptied.
+
+    Raises StoreAway where the store cannot say so now.
+    """
+    try:
+        if archive.is_there or not _newest(url, 1):
+            return
+    except StoreAway as away:
+        if away.cause != "not_ours":
+            raise
+        raise ConfigurationError(
+            [f"archive: {archive.address}: {away.said}. {away.advice}"]
+        ) from None
+    raise ConfigurationError(
+        [
+            (
+                f"archive: the ledger names images, but {archive.address} has no marker"
+                " hilum-archive.json, so it is another bucket or an emptied one. Set archive.url,"
+                " or restore the bucket (docs/operate/object_store.md)."
+            )
+        ]
+    )
+
+
 def begin_archive(url: str, archive: Archive) -> None:
     """Require the archive before objects are taken; create it if nothing was ever received.
 
-    It gets an identity, if it has none. Raises as `require_archive`, and OSError.
+    It gets an identity, if it has none. An object store that is away is no obstacle: objects wait
+    in the spool, and none is put there before its marker was read. Raises as `require_archive`,
+    and OSError.
     """
+    if archive.is_remote:
+        _begin_store(url, archive)
+        return
     require_archive(url, archive)
     if not archive.is_there:
         archive.make()
-    begin_identity(archive.root, _namespace(url))
+    begin_identity(archive.root, _installation(url))
 
 
-def archive_of(url: str, root: Path) -> str:
+def _begin_store(url: str, archive: Archive) -> None:
+    try:
+        if not archive.is_there:
+            require_archive(url, archive)
+            archive.make()
+    except StoreAway as away:
+        if away.cause == "not_ours":
+            require_archive(url, archive)
+    archive.make_spool()
+
+
+def archive_of(url: str, archive: Archive) -> str:
     """Return the identity of the archive that a host sees, or `NO_ARCHIVE`. Raises OSError."""
-    found = read_identity(root)
-    is_ours = found is not None and found.installation == installation_of(_namespace(url))
+    found = archive.identity()
+    is_ours = found is not None and found.installation == _installation(url)
     return found.archive if found is not None and is_ours else NO_ARCHIVE
 
 
-def _namespace(url: str) -> str:
+def _installation(url: str) -> str:
     engine = open_engine(url, read_only=True)
     try:
         with engine.connect() as connection:
-            query = select(installation.c.value).where(installation.c.key == "namespace")
-            return str(connection.execute(query).scalar_one())
+            return serial.serial_of(serial.namespace(connection))
     finally:
         engine.dispose()
 
@@ -128,7 +182,7 @@ def is_begun(url: str) -> bool:
 def newest_missing(url: str, archive: Archive) -> int:
     """The number of newest images looked for, if the archive has none of them; else 0."""
     paths = _newest(url, _NEWEST)
-    return 0 if any(_has(archive, path) for path in paths) else len(paths)
+    return 0 if any(archive.exists(path) for path in paths) else len(paths)
 
 
 def _newest(url: str, count: int) -> list[str]:
@@ -144,10 +198,3 @@ def _newest(url: str, count: int) -> list[str]:
             return list(connection.execute(query).scalars())
     finally:
         engine.dispose()
-
-
-def _has(archive: Archive, path: str) -> bool:
-    try:
-        return archive.locate(path).is_file()
-    except FileNotFoundError:
-        return False

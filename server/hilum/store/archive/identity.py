@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 FILE_NAME: Final = "hilum-archive.json"
-_DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +24,23 @@ class ArchiveIdentity:
     installation: str
     archive: str
 
+    def dump(self) -> bytes:
+        """Return the file's content."""
+        return json.dumps(asdict(self)).encode() + b"\n"
 
-def installation_of(namespace: str) -> str:
-    """Return the number of the installation whose ledger has this namespace, a UUID."""
-    return uuid.UUID(namespace).hex[:_DIGITS]
+
+def drawn_identity(installation: str) -> ArchiveIdentity:
+    """Return the identity of a new archive."""
+    return ArchiveIdentity(installation, uuid.uuid4().hex)
+
+
+def parse_identity(content: bytes) -> ArchiveIdentity:
+    """Return the identity in a file's content. Raises ValueError."""
+    try:
+        found = json.loads(content)
+        return ArchiveIdentity(str(found["installation"]), str(found["archive"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def read_identity(root: Path) -> ArchiveIdentity | None:
@@ -38,24 +50,23 @@ def read_identity(root: Path) -> ArchiveIdentity | None:
     """
     file = root / FILE_NAME
     try:
-        found = json.loads(file.read_bytes())
-        return ArchiveIdentity(str(found["installation"]), str(found["archive"]))
+        return parse_identity(file.read_bytes())
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise OSError(0, "it is not the identity of an archive", str(file)) from error
 
 
-def begin_identity(root: Path, namespace: str) -> ArchiveIdentity:
+def begin_identity(root: Path, installation: str) -> ArchiveIdentity:
     """Return the identity of the archive, which is drawn where it has none. Raises OSError.
 
     Several hosts may do this at once: the first one draws it.
     """
     if (known := read_identity(root)) is not None:
         return known
-    drawn = ArchiveIdentity(installation_of(namespace), uuid.uuid4().hex)
+    drawn = drawn_identity(installation)
     part = root / f".{FILE_NAME}.{uuid.uuid4().hex}"
-    part.write_text(json.dumps(asdict(drawn)) + "\n", encoding="ascii")
+    part.write_bytes(drawn.dump())
     try:
         _name(part, root / FILE_NAME)
     finally:

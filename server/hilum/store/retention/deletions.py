@@ -86,7 +86,7 @@ def _remove_due(
         return {}
     sync()
     named = _named(connection, rows)
-    removed = {row.id: _remove(archive, row, held) for row in rows if row.id not in named}
+    removed = _remove(archive, [row for row in rows if row.id not in named], held)
     stuck = [number for number, item in removed.items() if item.problem is not None]
     connection.execute(delete(expired_file).where(expired_file.c.id.in_(named)))
     connection.execute(
@@ -120,8 +120,14 @@ def _named(connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> s
     return set(connection.execute(query).scalars())
 
 
-def _remove(archive: Archive, row: Row[tuple[object, ...]], held: ExitStack) -> Removed:
-    try:
-        return Removed(row.path, row.cause, archive.remove(row.path, held))
-    except OSError as error:
-        return Removed(row.path, row.cause, 0, error.strerror or type(error).__name__)
+def _remove(
+    archive: Archive, rows: Sequence[Row[tuple[object, ...]]], held: ExitStack
+) -> dict[int, Removed]:
+    found = archive.remove_all([row.path for row in rows], held)
+    return {row.id: _removed(row, found[row.path]) for row in rows}
+
+
+def _removed(row: Row[tuple[object, ...]], found: int | OSError) -> Removed:
+    if isinstance(found, OSError):
+        return Removed(row.path, row.cause, 0, found.strerror or type(found).__name__)
+    return Removed(row.path, row.cause, found)

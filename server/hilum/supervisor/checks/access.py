@@ -51,7 +51,7 @@ def secrets(settings: Settings, file: Path | None) -> Iterator[Check]:
     kept = [
         Path(path)
         for path, name in settings.own_paths.items()
-        if name.endswith(("key_file", "token_file"))
+        if name.endswith(("key_file", "token_file", "credentials_file"))
     ]
     if file is not None and secrets_in(file):
         kept.insert(0, file)

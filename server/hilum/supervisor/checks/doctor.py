@@ -1,4 +1,7 @@
-"""The doctor: examines an installation, changes nothing, and gives a remedy for each problem."""
+"""The doctor: examines an installation and gives a remedy for each problem.
+
+It changes nothing. In an object store it puts a small object and deletes it.
+"""
 
 from __future__ import annotations
 

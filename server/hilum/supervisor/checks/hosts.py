@@ -34,6 +34,7 @@ def waiting(settings: Settings) -> Iterator[Check]:
 
     No process reads or reports them, and `hilum find` does not find them.
     """
+    # With an object store this is the spool of this host.
     if not (archive := Archive(settings.archive_dir)).is_there:
         return
     now = time.time()
