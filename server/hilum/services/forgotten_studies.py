@@ -36,7 +36,7 @@ class ForgottenBatch:
 
 @dataclass(frozen=True, slots=True)
 class RowsPreview:
-    """What retention of rows would do. `kept`: studies by reason; one may have several."""
+    """The effect that retention of rows would have. `kept`: studies by reason; one may have several."""
 
     looked_at: int
     leaving: int
@@ -57,7 +57,7 @@ class Forgetting:
         self._clock = clock
 
     def next_batch(self, before: float, walk: StudyWalk) -> ForgottenBatch:
-        """Export and delete what may leave of the next studies. Raises OSError, Retry.
+        """Export and delete those of the next studies that may leave. Raises OSError, Retry.
 
         A crash in between leaves an export of rows that are still there; they are exported again.
         """

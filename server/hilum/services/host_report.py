@@ -10,7 +10,7 @@ from hilum import __version__
 from hilum.domain import HostFacts
 from hilum.services import roles
 from hilum.settings import Settings
-from hilum.settings.shared import shared_digests
+from hilum.services.shared_settings import shared_digests
 from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import archive_of
 from hilum.store.database.clocks import ClockReading

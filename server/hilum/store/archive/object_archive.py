@@ -121,7 +121,7 @@ class ObjectArchive(Archive):
             self._require_ours()
 
     def identity(self) -> ArchiveIdentity | None:
-        """What the marker says; None: there is none. Raises StoreAway."""
+        """Which archive the marker names; None: there is no marker. Raises StoreAway."""
         with self._watched():
             return self._marker()
 
