@@ -36,7 +36,7 @@ class ForgottenBatch:
 
 @dataclass(frozen=True, slots=True)
 class RowsPreview:
-    """What retention of rows would do. `kept`: studies by reason; one may have several."""
+    """A preview of retention of rows. `kept`: studies by reason; one may have several."""
 
     looked_at: int
     leaving: int
@@ -57,7 +57,7 @@ class Forgetting:
         self._clock = clock
 
     def next_batch(self, before: float, walk: StudyWalk) -> ForgottenBatch:
-        """Export and delete what may leave of the next studies. Raises OSError, Retry.
+        """Export and delete those of the next studies that may leave. Raises OSError, Retry.
 
         A crash in between leaves an export of rows that are still there; they are exported again.
         """
@@ -87,7 +87,7 @@ class Forgetting:
 
 
 def preview(settings: Settings, before: float, at_most: int) -> RowsPreview:
-    """Look at the oldest studies, and count what would leave and what stays."""
+    """Look at the oldest studies, and count those that would leave and those that stay."""
     kept = Counter[RowsKept]()
     looked_at = 0
     leaving = 0
