@@ -36,7 +36,7 @@ class ForgottenBatch:
 
 @dataclass(frozen=True, slots=True)
 class RowsPreview:
-    """The effect that retention of rows would have. `kept`: studies by reason; one may have several."""
+    """A preview of retention of rows. `kept`: studies by reason; one may have several."""
 
     looked_at: int
     leaving: int
@@ -87,7 +87,7 @@ class Forgetting:
 
 
 def preview(settings: Settings, before: float, at_most: int) -> RowsPreview:
-    """Look at the oldest studies, and count what would leave and what stays."""
+    """Look at the oldest studies, and count those that would leave and those that stay."""
     kept = Counter[RowsKept]()
     looked_at = 0
     leaving = 0

@@ -1,8 +1,8 @@
 """Retention of rows: studies that ended long ago leave the ledger.
 
 It follows the retention of pixels: a study leaves when none of its images has pixels any more. Rows
-of rejections stay, so that an image that was rejected stays out of results for ever. A study is
-exported before it leaves (`services/forget_studies`). docs/decisions/rows-leave-in-batches.md
+of rejections stay, so that a rejected image stays out of results. A study is exported before it
+leaves (`services/forgotten_studies`). docs/decisions/rows-leave-in-batches.md
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class RowRetention:
     ) -> Counter[str]:
         """Delete the rows of these studies that still may leave, and count them by table.
 
-        Some at a time. The last transaction writes the deed with the number of studies. What has
-        changed since it was chosen stays.
+        Some at a time. The last transaction writes the deed with the number of studies. A study
+        that has changed since it was chosen stays.
         """
         gone = Counter[str]()
         ids = sorted(each.id for each in studies)
