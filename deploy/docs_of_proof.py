@@ -63,3 +63,26 @@ def _met(figures: Mapping[str, Any]) -> str:
             ),
         ]
     )
+
+
+def fleet_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]:
+    """One line a scenario of the part `fleet`."""
+    part = json.loads(result.read_text(encoding="utf-8"))["parts"]["fleet"]
+    found: Mapping[str, Any] = part["figures"]
+    yield (
+        "\n| scenario | what happens | acknowledged | lost | twice | stuck | steady after |"
+        "\n|---|---|--:|--:|--:|--:|--:|"
+    )
+    for name, run in found["scenarios"].items():
+        seconds = run["seconds_to_steady"]
+        yield row(
+            f"`{name}`",
+            run["what"],
+            run["acknowledged"],
+            run["lost"],
+            run["reported_twice"],
+            run["stuck"],
+            "never" if seconds is None else f"{seconds:.0f} s",
+        )
+    yield from (f"\nLeft out: `{name}`, {why}." for name, why in found["left_out"].items())
+    yield f"\nMeasured {part['measured_at'][:10]}, on {part['machine']['cpus']} cores."
