@@ -66,13 +66,17 @@ def _met(figures: Mapping[str, Any]) -> str:
 
 
 def fleet_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]:
-    """One line a scenario of the part `fleet`."""
-    part = json.loads(result.read_text(encoding="utf-8"))["parts"]["fleet"]
-    found: Mapping[str, Any] = part["figures"]
+    """One line a scenario of the parts `fleet` and `fleet_delivery`."""
+    parts = json.loads(result.read_text(encoding="utf-8"))["parts"]
     yield (
         "\n| scenario | what happens | acknowledged | lost | twice | stuck | steady after |"
         "\n|---|---|--:|--:|--:|--:|--:|"
     )
+    for name in ("fleet", "fleet_delivery"):
+        yield from _scenarios(row, parts[name]["figures"])
+
+
+def _scenarios(row: Callable[..., str], found: Mapping[str, Any]) -> Iterator[str]:
     for name, run in found["scenarios"].items():
         seconds = run["seconds_to_steady"]
         yield row(
@@ -84,5 +88,5 @@ def fleet_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str
             run["stuck"],
             "never" if seconds is None else f"{seconds:.0f} s",
         )
-    yield from (f"\nLeft out: `{name}`, {why}." for name, why in found["left_out"].items())
-    yield f"\nMeasured {part['measured_at'][:10]}, on {part['machine']['cpus']} cores."
+    for name, why in found["left_out"].items():
+        yield row(f"`{name}`", f"left out: {why}", "", "", "", "", "")

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from hilum.store.database.engines import open_engine
-from hilum.store.schema.tables import instance
+from hilum.store.schema.tables import destination, instance
 from load_tests.fleet import balancer, database, engine, servers
 from load_tests.fleet.database import Databases, ledger_url
 from load_tests.fleet.host import Host, bridge
@@ -210,6 +210,14 @@ class Fleet:
         with self._ledger.connect() as connection:
             known = set(connection.execute(select(instance.c.sop_instance_uid)).scalars())
         return len(self.acknowledged().keys() - known)
+
+    def delivering(self) -> str:
+        """The host whose dispatcher holds the lease of the PACS. Raises NotQuiet: nobody does."""
+        with self._ledger.connect() as connection:
+            owner = connection.execute(select(destination.c.owner)).scalar()
+        if owner is None:
+            raise NotQuiet("no dispatcher delivers to the PACS")
+        return str(owner).partition(":")[0]
 
     def unindexed(self) -> int:
         """Acknowledged files that wait for a row."""

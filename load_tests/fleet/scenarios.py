@@ -68,6 +68,21 @@ def kill(name: str) -> Callable[[Fleet], Mapping[str, Any]]:
     return fault
 
 
+def kill_delivering(fleet: Fleet) -> Mapping[str, Any]:
+    """The host whose dispatcher holds the lease of the PACS loses its power."""
+    owner = fleet.delivering()
+    fleet.hosts[owner].power_off()
+    return {"host": owner}
+
+
+def restart_off(fleet: Fleet) -> None:
+    """Each host with Hilum that is off comes back."""
+    for spec in SERVERS:
+        if not fleet.hosts[spec.name].is_on:
+            fleet.restart(spec.name)
+    fleet.wait_until_ready()
+
+
 def restart(name: str) -> Callable[[Fleet], None]:
     """The host comes back."""
 
@@ -153,6 +168,7 @@ def upgrade(fleet: Fleet) -> Mapping[str, Any]:
 
 
 UPGRADE = "upgrade"
+DELIVERING = "delivering_host"
 SCENARIOS: Mapping[str, Scenario] = {
     UPGRADE: Scenario(
         "from the version before the newest migration: all stop, migrate, all start", upgrade
@@ -171,6 +187,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "dispatcher_host": Scenario(
         "a dispatcher's host loses its power", kill("dispatch1"), restart("dispatch1")
+    ),
+    DELIVERING: Scenario(
+        "the dispatcher's host that delivers to the PACS loses its power",
+        kill_delivering,
+        restart_off,
     ),
     "triton_host": Scenario("a Triton's host loses its power", kill("gpu1"), restart("gpu1")),
     "clock_ahead": Scenario(

@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from load_tests.fleet.isolation import problem, run_alone
-from load_tests.fleet.scenarios import SCENARIOS
+from load_tests.fleet.scenarios import DELIVERING, SCENARIOS
 from load_tests.load.measure import Goal
 from load_tests.proof.part import Outcome, Plan
+from testing.serving import REPOSITORY
 
 # The short form: what a site meets most.
 _SHORT = ("listener_host", "fail_over")
+_PAGE = REPOSITORY / "docs/operate/two_hosts.md"
 
 
 def fleet(plan: Plan) -> Outcome:
-    """All scenarios; the short form two of them."""
+    """All scenarios but one; the short form two of them."""
+    return _outcome(plan, _SHORT if plan.is_short else [n for n in SCENARIOS if n != DELIVERING])
+
+
+def fleet_delivery(plan: Plan) -> Outcome:
+    """The scenario that waits three minutes for the lease of a destination."""
+    return _outcome(plan, [DELIVERING])
+
+
+def two_hosts(plan: Plan) -> Outcome:
+    """The page "Two hosts", followed word by word; it has no short form."""
+    if reason := problem():
+        return Outcome(left_out=reason)
+    plan.folder.mkdir(parents=True)
+    status = run_alone("load_tests.fleet.two_hosts", [str(_PAGE), str(plan.folder)])
+    left = Goal("commands that say something else than the page", int(status != 0), "commands", 0)
+    return Outcome(goals=(left,))
+
+
+def _outcome(plan: Plan, scenarios: Sequence[str]) -> Outcome:
     if reason := problem():
         return Outcome(left_out=reason)
     plan.folder.mkdir(parents=True)
     answer = plan.folder / "answer.json"
-    words = [str(plan.folder), str(answer), *(_SHORT if plan.is_short else SCENARIOS)]
+    words = [str(plan.folder), str(answer), *scenarios]
     status = run_alone("load_tests.fleet.run", [*words, "--seed", str(plan.seed)])
     if not answer.is_file():
         ended = Goal("fleets that came up", 0, "fleets", 1, at_most=False)

@@ -1,4 +1,4 @@
-"""The page "Two hosts" in namespaces: `python -m tests.support.server.two_hosts PAGE FOLDER`.
+"""The page "Two hosts" in namespaces: `python -m load_tests.fleet.two_hosts PAGE FOLDER`.
 
 It runs in namespaces of its own (`load_tests.fleet.isolation`). Ends with status 0 where the page is
 true, else with what differs.
@@ -17,7 +17,7 @@ from load_tests.fleet.topology import PACS, PACS_PORT, HostSpec, Kind
 from testing.network.receiver import Receiver
 from testing.serving import REPOSITORY, environment_without_settings
 from testing.tiny_release import make_tiny
-from tests.support.machine.tutorial import follow
+from testing.tutorial import follow
 
 _POSTGRESQL = ("/etc/postgresql", "/var/lib/postgresql", "/var/log/postgresql", "/run/postgresql")
 # What a host cannot do to itself here: the testbed does it.
@@ -25,7 +25,7 @@ _PLUG = "poweroff -ff"
 _PATIENCE_SECONDS = 400.0
 # Where the commands of the page are given, on each host.
 _HOME = Path("/mnt")
-_SPECS = {
+SPECS = {
     "front": HostSpec("front", 10, Kind.BALANCER),
     "db1": HostSpec("db1", 41, Kind.DATABASE),
     "db2": HostSpec("db2", 42, Kind.DATABASE),
@@ -41,7 +41,7 @@ class Site:
         self.folder = folder
         self.hosts = {
             name: Host(spec, folder / "hosts" / name, _mounts(folder, spec))
-            for name, spec in _SPECS.items()
+            for name, spec in SPECS.items()
         }
 
     def line_on(self, name: str, command: str) -> Sequence[str]:
