@@ -12,10 +12,12 @@ from load_tests.fleet.host import HostDown
 from load_tests.fleet.link import SLOW
 from load_tests.fleet.servers import THIS
 from load_tests.fleet.topology import SERVERS
+from load_tests.proof.street.street import wait_for
 
 # Longer than the leases and heartbeats that decide a takeover, seconds.
 _HOLD_SECONDS = 20.0
 _SKEW_SECONDS = 300
+_FIRST_DELIVERY_SECONDS = 60.0
 # `hilum migrate` counts a process as gone that has been silent for so long.
 _SILENT_SECONDS = 11.0
 
@@ -70,6 +72,7 @@ def kill(name: str) -> Callable[[Fleet], Mapping[str, Any]]:
 
 def kill_delivering(fleet: Fleet) -> Mapping[str, Any]:
     """The host whose dispatcher holds the lease of the PACS loses its power."""
+    wait_for(fleet.delivering, _FIRST_DELIVERY_SECONDS, "the first delivery")
     owner = fleet.delivering()
     fleet.hosts[owner].power_off()
     return {"host": owner}
