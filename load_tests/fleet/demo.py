@@ -81,7 +81,10 @@ def inside(options: argparse.Namespace) -> int:
 
 
 def show(fleet: Fleet, lost: str) -> tuple[list[str], bool]:
-    """The last screen, and whether every promise was kept. Raises NotQuiet."""
+    """The last screen under load with the verdict, and whether every promise was kept.
+
+    Raises NotQuiet.
+    """
     router = fleet.router(1, load(_RATE))
     table = Table(fleet, router)
     router.start()
@@ -93,13 +96,14 @@ def show(fleet: Fleet, lost: str) -> tuple[list[str], bool]:
         every_second(table, _AFTER_SECONDS)
         every_second(table, _STEADY_SECONDS, steadiness.is_calm)
         table.note(f"steady {steadiness.seconds:.0f} s after the loss; the sender ends")
+        table.draw()
+        under_load = table.last
     began = time.monotonic()
     router.finish(_DRAIN_SECONDS)
     every_second(table, _DRAIN_SECONDS, fleet.is_quiet)
     fleet.wait_until_quiet(_DRAIN_SECONDS)
-    table.note(f"all is reported {time.monotonic() - began:.0f} s later")
-    table.draw()
-    return [*table.last, "", *judged(fleet, steadiness.seconds)], fleet.verdict().is_clean
+    reported = f"all is reported {time.monotonic() - began:.0f} s later"
+    return [*under_load, reported, "", *judged(fleet, steadiness.seconds)], fleet.verdict().is_clean
 
 
 def judged(fleet: Fleet, seconds: float) -> list[str]:
