@@ -82,10 +82,10 @@ def _scenarios(row: Callable[..., str], found: Mapping[str, Any]) -> Iterator[st
         yield row(
             f"`{name}`",
             run["what"],
-            run["acknowledged"],
-            run["lost"],
+            str(run["acknowledged"]),
+            str(run["lost"]),
             _twice(run),
-            run["stuck"],
+            str(run["stuck"]),
             "never" if seconds is None else f"{seconds:.0f} s",
         )
     for name, why in found["left_out"].items():
