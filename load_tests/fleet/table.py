@@ -26,7 +26,7 @@ _PORTS: Mapping[Kind, int] = {
     Kind.PACS: PACS_PORT,
     Kind.BALANCER: DICOM_PORT,
 }
-_WINDOW_SECONDS = 5.0
+_LOOKS = 4
 _STAGES = ("reading", "study", "result", "delivery")
 _CLEAR = "\033[H\033[2J"
 
@@ -80,10 +80,9 @@ class Table:
         return "ready" if is_listening(spec.address, _PORTS[spec.kind]) else "not ready"
 
     def _rate(self, name: str) -> float:
-        """Of the last seconds."""
+        """Over the last looks; one may take seconds on a busy machine."""
         now, counts = self._counts[-1]
-        earlier = [item for item in self._counts if item[0] >= now - _WINDOW_SECONDS]
-        began, first = earlier[0]
+        began, first = self._counts[max(0, len(self._counts) - 1 - _LOOKS)]
         seconds = now - began
         return max(0, counts[name] - first[name]) / seconds if seconds else 0.0
 
