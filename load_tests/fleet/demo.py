@@ -41,6 +41,8 @@ def main(words: Sequence[str]) -> int:
     if reason := problem():
         print(f"demo-fleet: {reason}", file=sys.stderr)
         return 2
+    # Unwinds, so that no folder stays.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     folder = Path(tempfile.mkdtemp(prefix="hilum-fleet-"))
     try:
         status = run_alone("load_tests.fleet.demo", [*words, _INSIDE, str(folder)])
