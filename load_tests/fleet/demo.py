@@ -33,8 +33,9 @@ _DRAIN_SECONDS = 60.0
 _INSIDE = "--inside"
 
 
-def main(words: Sequence[str]) -> int:
+def main(given: Sequence[str] | None = None) -> int:
     """Outside: makes a folder and the namespaces. Inside: the demo."""
+    words = sys.argv[1:] if given is None else list(given)
     options = parse(words)
     if options.inside is not None:
         return inside(options)
@@ -130,4 +131,4 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
