@@ -8,7 +8,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
+.PHONY: help setup demo demo-fleet test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -18,6 +18,9 @@ setup: ## Debian packages, .venv with exact pins, the embedded Triton, hilum its
 
 demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=path sends your own files, WEIGHTS=torchxrayvision downloads trained weights
 	@$(BIN)/python deploy/demo.py $(if $(WEIGHTS),--weights $(WEIGHTS)) $(STUDY)
+
+demo-fleet: setup ## thirteen hosts in network namespaces, one loses its power, three minutes (root); FLEET="--lose listen1"
+	@$(BIN)/python -m load_tests.fleet.demo $(FLEET)
 
 # A test process that dies is not replaced: with loadfile the replacement can wait for ever for its second test.
 test: setup $(TOOLS)/.set-up $(DOCS)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other

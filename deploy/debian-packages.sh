@@ -9,7 +9,8 @@ set -euo pipefail
 runtime=(python3.11 python3.11-venv libpython3.11 libseccomp2)
 compiler=(gcc libc6-dev libxxhash-dev)
 peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc orthanc-dicomweb postgresql pgbouncer prometheus
-       chromium fonts-dejavu-core e2fsprogs xfsprogs systemd rsyslog rsyslog-openssl jing)
+       chromium fonts-dejavu-core e2fsprogs xfsprogs systemd rsyslog rsyslog-openssl jing
+       haproxy iproute2 libfaketime) # the last three: hosts of the fleet, load_tests/fleet
 
 if ! command -v dpkg-query >/dev/null; then
     echo "debian-packages: not a Debian system; you need the equivalents of: ${runtime[*]} ${compiler[*]}. Tests and demo also use: ${peers[*]}"
@@ -42,7 +43,7 @@ apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 
 # The policy above stops the start during installation; without this the next boot would start them.
 if [ -d /run/systemd/system ]; then
-    for service in orthanc postgresql pgbouncer prometheus rsyslog; do
+    for service in orthanc postgresql pgbouncer prometheus rsyslog haproxy; do
         case " ${missing[*]} " in *" $service "*) systemctl disable --quiet "$service" || true ;; esac
     done
 fi

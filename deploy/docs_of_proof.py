@@ -63,3 +63,36 @@ def _met(figures: Mapping[str, Any]) -> str:
             ),
         ]
     )
+
+
+def fleet_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]:
+    """One line a scenario of the parts `fleet` and `fleet_delivery`."""
+    parts = json.loads(result.read_text(encoding="utf-8"))["parts"]
+    yield (
+        "\n| scenario | what happens | acknowledged | lost | twice | stuck | steady after |"
+        "\n|---|---|--:|--:|--:|--:|--:|"
+    )
+    for name in ("fleet", "fleet_delivery"):
+        yield from _scenarios(row, parts[name]["figures"])
+
+
+def _scenarios(row: Callable[..., str], found: Mapping[str, Any]) -> Iterator[str]:
+    for name, run in found["scenarios"].items():
+        seconds = run["seconds_to_steady"]
+        yield row(
+            f"`{name}`",
+            run["what"],
+            str(run["acknowledged"]),
+            str(run["lost"]),
+            _twice(run),
+            str(run["stuck"]),
+            "never" if seconds is None else f"{seconds:.0f} s",
+        )
+    for name, why in found["left_out"].items():
+        yield row(f"`{name}`", f"left out: {why}", "", "", "", "", "")
+
+
+def _twice(run: Mapping[str, Any]) -> str:
+    """Reports twice with other content; those of a ledger that lost rows stand apart."""
+    renewed = run["found"].get("documents_without_a_row")
+    return str(run["reported_twice"]) if renewed is None else f"{renewed}, see below"

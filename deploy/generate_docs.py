@@ -34,7 +34,7 @@ from deploy.docs_of_preprocessing import (
     recipes_table,
     traps_table,
 )
-from deploy.docs_of_proof import proof_table
+from deploy.docs_of_proof import fleet_table, proof_table
 from deploy.docs_of_senders import senders_table
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, verbs
 from hilum.models.manifest import terminology
@@ -366,6 +366,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "inference": ("figures/inference.md", lambda: inference_tables(_row)),
     "peer": ("figures/peer.md", lambda: peer_table(_row)),
     "proof": ("figures/proof.md", lambda: proof_table(_row)),
+    "fleet": ("figures/proof.md", lambda: fleet_table(_row)),
     "states": ("reference/states.md", states_list),
     "rollouts": ("reference/states.md", rollout_states),
     "reasons": ("reference/states.md", reasons_table),

@@ -31,7 +31,7 @@ def programs() -> Path:
     """
     on_path = shutil.which("initdb")
     found = (
-        [Path(on_path).parent]
+        [Path(on_path).resolve().parent]  # a link to one program is no folder of all
         if on_path
         else sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: float(p.parent.name))
     )

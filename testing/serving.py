@@ -93,7 +93,7 @@ class Hilum:
                 self.command("serve", "--role", self.role),
                 stdout=log,
                 stderr=log,
-                env=_environment(),
+                env=environment_without_settings(),
                 start_new_session=True,
             )
         return self
@@ -223,7 +223,7 @@ def as_toml(sections: Mapping[str, Section]) -> str:
     return "\n".join(tables)
 
 
-def _environment() -> dict[str, str]:
+def environment_without_settings() -> dict[str, str]:
     """This process's environment without settings.
 
     A variable of the caller's must not reach the measured server.

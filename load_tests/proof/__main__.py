@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from load_tests.proof import results
+from load_tests.proof.fleet import fleet, fleet_delivery, two_hosts
 from load_tests.proof.fuzz.run import fuzz
 from load_tests.proof.listeners.disk import listener_disk
 from load_tests.proof.listeners.kills import listener_kills
@@ -44,11 +45,14 @@ PARTS: Mapping[str, Part] = {
 }
 # Without a street, of Hilum only listeners; or with one on a file system of its own.
 ALONE: Mapping[str, Callable[[Plan], Outcome]] = {
+    "fleet": fleet,
+    "fleet_delivery": fleet_delivery,
     "fuzz": fuzz,
     "listener": listener_kills,
     "listener_disk": listener_disk,
     "power": power,
     "power_street": power_street,
+    "two_hosts": two_hosts,
 }
 NAMES = (*ALONE, *PARTS)
 

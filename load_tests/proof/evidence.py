@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, func, or_, select
 
+from hilum.store.archive.identity import FILE_NAME as MARKER
 from hilum.store.schema.tables import WORK_TABLES, conflict, document, instance, result
 from testing.network.receiver import Arrivals
 
@@ -152,9 +153,13 @@ def late_leases(connection: Connection) -> int:
 def stray_files(archive: Path, named: set[str]) -> list[str]:
     """Objects that no row names, half-written ones, and those that still wait for a row.
 
-    Paths relative to the archive.
+    Paths relative to the archive. Its marker is no object.
     """
-    files = (path for path in archive.rglob("*") if path.is_file() and "locks" not in path.parts)
+    files = (
+        path
+        for path in archive.rglob("*")
+        if path.is_file() and "locks" not in path.parts and path != archive / MARKER
+    )
     return sorted(name for path in files if (name := str(path.relative_to(archive))) not in named)
 
 

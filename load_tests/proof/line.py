@@ -13,8 +13,8 @@ _ANSWER_SECONDS = 20.0
 class Line:
     """For one thread."""
 
-    def __init__(self, port: int) -> None:
-        self._peer = Peer("HILUM", "127.0.0.1", port)
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._peer = Peer("HILUM", host, port)
         self._association: StorageScu | None = None
 
     def store(self, image: Image) -> str:

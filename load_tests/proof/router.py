@@ -19,13 +19,14 @@ _AGAIN_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the router sends: studies a second at most, the views of each, and with how many under way it waits."""
+    """What the router sends: studies a second at most, the views of each, with how many under way it waits, and to which host."""
 
     rate: float = 4.0
     views: tuple[str, ...] = ("PA", "AP")
     associations: int = 2
     studies_per_association: int = 2
     outstanding: int = 300
+    host: str = "127.0.0.1"
 
 
 class Router:
@@ -39,7 +40,7 @@ class Router:
     ) -> None:
         self.books = Books()
         self.begun = 0
-        self._port = port
+        self._address = (port, load.host)
         self._supply = supply
         self._is_held = is_held
         self._rate = load.rate
@@ -85,7 +86,7 @@ class Router:
         return any(thread.is_alive() for thread in self._threads)
 
     def _serve(self) -> None:
-        line = Line(self._port)
+        line = Line(*self._address)
         stored = 0
         while (images := self._next()) is not None:
             for image in images:

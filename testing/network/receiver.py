@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -67,15 +68,18 @@ class Arrivals:
 class Receiver:
     """C-STORE SCP for Comprehensive 3D SR. A context manager; its process ends with the block."""
 
-    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, port: int, host: str = "127.0.0.1", before: Sequence[str] = ()) -> None:
+        """`before`: words of a command line that runs another, as on another host."""
         self.arrivals = Arrivals()
         self._address = (host, port)
+        self._before = before
         self._answers: SimpleQueue[str] = SimpleQueue()
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
         """Listen. Raises OSError: the port is taken."""
         command = [
+            *self._before,
             sys.executable,
             "-m",
             "testing.network.receiver_process",

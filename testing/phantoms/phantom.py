@@ -189,11 +189,14 @@ def _add_file_meta(ds: Dataset, transfer_syntax_uid: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write one image to the path that is given; print its Study Instance UID."""
-    if len(arguments) != 1:
-        print("usage: python -m testing.phantoms.phantom FILE", file=sys.stderr)
+    """Write one image to the path that is given; print its Study Instance UID.
+
+    A number behind the path draws another patient in another study.
+    """
+    if len(arguments) not in {1, 2} or not all(text.isdigit() for text in arguments[1:]):
+        print("usage: python -m testing.phantoms.phantom FILE [NUMBER]", file=sys.stderr)
         return 2
-    image = make_instance()
+    image = make_instance(int(arguments[1]) if len(arguments) == 2 else 0)
     save(image, arguments[0])
     print(image.StudyInstanceUID)
     return 0

@@ -9,8 +9,8 @@ from typing import Final
 from hilum import __version__
 from hilum.domain import HostFacts
 from hilum.services import roles
-from hilum.settings import Settings
 from hilum.services.shared_settings import shared_digests
+from hilum.settings import Settings
 from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import archive_of
 from hilum.store.database.clocks import ClockReading

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from testing.serving import BUILT_MODELS, REPOSITORY, free_ports
-from tests.support.machine.tutorial import follow
+from testing.tutorial import follow
 from tests.support.peers.peers import missing, require_program
 
 PAGE = REPOSITORY / "docs/start/first_pacs.md"

@@ -15,7 +15,7 @@ from hilum.models.formats.identity import file_sha256
 from hilum.models.manifest import catalogue
 from testing.phantoms import phantom
 from testing.tiny_release import tiny_logits, tiny_network
-from tests.support.machine.tutorial import follow, matches
+from testing.tutorial import follow, matches
 from tests.support.models.triton import RemoteTriton, killed_afterwards, require_triton
 from tests.support.server import commands
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import ipaddress
+import json
 import re
 import shlex
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
 import yaml
 
@@ -108,7 +110,16 @@ def test_environment_in_dockerfile_compose_and_unit_names_settings():
 
 def test_compose_is_whole():
     services = COMPOSE["services"]
-    assert set(services) == {"models", "triton", "hilum", "prometheus", "grafana"}
+    assert {name: service.get("profiles", []) for name, service in services.items()} == {
+        "models": [],
+        "hilum": [],
+        "triton": ["cpu"],
+        "triton-gpu": ["gpu"],
+        "postgres": ["postgresql"],
+        "orthanc": ["pacs"],
+        "prometheus": ["monitoring"],
+        "grafana": ["monitoring"],
+    }
     for name, service in services.items():
         assert service["image"], name
         assert set(service.get("depends_on", {})) <= set(services), name
@@ -117,6 +128,37 @@ def test_compose_is_whole():
             assert (
                 source in COMPOSE["volumes"] if not source.startswith(".") else is_there(source)
             ), volume
+
+
+def test_compose_keeps_the_schema_of_its_specification():
+    """The schema is that of docker-compose 1.29.2 on PyPI (Apache-2.0), which knew no `name` yet."""
+    schema = json.loads((Path(__file__).parent / "compose_spec.json").read_text())
+    content = {key: value for key, value in COMPOSE.items() if key != "name"}
+    errors = jsonschema.Draft201909Validator(schema).iter_errors(content)
+    assert [error.message for error in errors] == []
+    broken = {**content, "services": {"hilum": {"prots": []}}}
+    assert not jsonschema.Draft201909Validator(schema).is_valid(broken)
+
+
+def test_profiles_of_compose_are_explained_and_one_triton_has_the_name():
+    head = (DEPLOY / "compose.yaml").read_text().partition("\nname:")[0]
+    profiles = {
+        name for service in COMPOSE["services"].values() for name in service.get("profiles", [])
+    }
+    assert [name for name in sorted(profiles) if f"#   {name} " not in head] == []
+    gpu, cpu = COMPOSE["services"]["triton-gpu"], COMPOSE["services"]["triton"]
+    assert gpu["networks"]["triton"]["aliases"] == ["triton"]
+    assert gpu["command"] == cpu["command"]
+
+
+def test_postgres_of_compose_is_seen_by_hilum_only():
+    services = COMPOSE["services"]
+    assert "ports" not in services["postgres"]
+    assert COMPOSE["networks"]["ledger"]["internal"] is True
+    assert [name for name, item in services.items() if "ledger" in item.get("networks", [])] == [
+        "hilum",
+        "postgres",
+    ]
 
 
 def is_there(source: str) -> bool:
@@ -163,7 +205,7 @@ def test_triton_of_compose_sees_models_only_and_is_seen_by_hilum_only():
     assert COMPOSE["networks"]["triton"]["internal"] is True
     assert [
         name for name, service in services.items() if "triton" in service.get("networks", [])
-    ] == ["triton", "hilum"]
+    ] == ["triton", "triton-gpu", "hilum"]
     assert {"--http-address=127.0.0.1", "--allow-metrics=false"} <= set(triton["command"])
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", triton["user"])
 
@@ -180,17 +222,18 @@ def test_a_service_of_compose_has_no_rights_that_it_does_not_need(name: str):
 
 
 def test_compose_has_no_default_password():
-    """`${NAME:?words}`: compose does not start without it."""
+    """Each secret is a file that the steps at the head of compose.yaml make."""
     for service in COMPOSE["services"].values():
-        secret = {
+        mounted = {volume.split(":")[1] for volume in service.get("volumes", [])}
+        secrets = {
             key: value
             for key, value in service.get("environment", {}).items()
             if re.search("PASSWORD|TOKEN|SECRET", key)
         }
-        assert all(re.fullmatch(r"\$\{[A-Z_]+:\?[^}]+\}", value) for value in secret.values()), (
-            secret
-        )
-    assert "GF_SECURITY_ADMIN_PASSWORD" in COMPOSE["services"]["grafana"]["environment"]
+        assert all(key.endswith("_FILE") for key in secrets), secrets
+        assert set(secrets.values()) <= mounted
+    assert "GF_SECURITY_ADMIN_PASSWORD__FILE" in COMPOSE["services"]["grafana"]["environment"]
+    assert "POSTGRES_PASSWORD_FILE" in COMPOSE["services"]["postgres"]["environment"]
     assert (
         "./secrets/prometheus_token:/run/secrets/hilum_token:ro"
         in COMPOSE["services"]["prometheus"]["volumes"]
@@ -202,14 +245,19 @@ def test_the_steps_of_compose_make_the_secrets(tmp_path: Path):
     steps = [
         line.removeprefix("#   ")
         for line in lines
-        if line.startswith("#   ") and "docker" not in line
+        if re.match("#   (umask|printf|openssl|:) ", line)
     ]
     subprocess.run(["bash", "-euc", "\n".join(steps)], cwd=tmp_path, check=True)
-    made = dict(line.split("=") for line in (tmp_path / "deploy/.env").read_text().splitlines())
-    assert set(made) == set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text()))
+    made = dict(line.split("=", 1) for line in (tmp_path / "deploy/.env").read_text().splitlines())
+    used = set(re.findall(r"\$\{(\w+):", (DEPLOY / "compose.yaml").read_text()))
+    assert set(made) == used | {"COMPOSE_PROFILES"}
+    assert set(made["COMPOSE_PROFILES"].split(",")) == {"cpu", "monitoring"}
+    password = (tmp_path / "deploy/secrets/postgres_password").read_text().strip()
+    assert made["HILUM_LEDGER_URL"] == f"postgresql+psycopg://hilum:{password}@postgres/hilum"
     assert (tmp_path / "deploy/secrets/prometheus_token").read_text() == "", (
         "its token is made when Hilum runs"
     )
+    assert len((tmp_path / "deploy/secrets/grafana_password").read_text().strip()) == 24
     assert (tmp_path / "deploy/.env").stat().st_mode & 0o077 == 0
     assert (tmp_path / "deploy/secrets").stat().st_mode & 0o077 == 0
 
@@ -223,7 +271,7 @@ def test_images_are_named_by_digest():
         for word, rest in DOCKERFILE
         if word == "ARG" and rest.startswith("PYTHON_IMAGE")
     ]
-    assert len(images) == 4
+    assert len(images) == 7
     assert [
         image
         for image in images

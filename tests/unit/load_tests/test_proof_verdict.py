@@ -108,6 +108,7 @@ def test_stray_files_are_those_that_no_row_names(tmp_path: Path) -> None:
         "unindexed/host/x.part",
         "unindexed/host/y.dcm",
         "locks/host.lock",
+        "hilum-archive.json",
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

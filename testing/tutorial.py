@@ -9,7 +9,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -17,15 +17,27 @@ _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 _ANYTHING = "…"
 
 
-def follow(text: str, folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
+def _here(_host: str, command: str) -> Sequence[str]:
+    """On this machine."""
+    return ["bash", "-c", command]
+
+
+def follow(
+    text: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    line_on: Callable[[str, str], Sequence[str]] = _here,
+    seconds: float = 120.0,
+) -> Iterator[str]:
     """Do what each block says, in order; yields the commands that have been run.
 
-    Raises AssertionError where page and truth differ.
+    `line_on`: the command line that runs a command on the host that its block names;
+    `seconds`: the longest that one may take. Raises AssertionError where page and truth differ.
     """
     for kind, name, content in _BLOCK.findall(text):
         if kind == "console":
             for command, said in _COMMAND.findall(content):
-                _run(command, said, folder, environment)
+                _run(line_on(name, command), command, said, folder, environment, seconds)
                 yield command
         elif kind == "diff":
             _apply(content, folder)
@@ -33,16 +45,23 @@ def follow(text: str, folder: Path, environment: Mapping[str, str]) -> Iterator[
             (folder / name).write_text(content, encoding="utf-8")
 
 
-def _run(command: str, said: str, folder: Path, environment: Mapping[str, str]) -> None:
+def _run(
+    line: Sequence[str],
+    command: str,
+    said: str,
+    folder: Path,
+    environment: Mapping[str, str],
+    seconds: float,
+) -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        ["bash", "-c", command],
+        line,
         cwd=folder,
         env={**environment, "PATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=seconds,
         check=False,
     )
     assert matches(done.stdout, said), f"$ {command}\n{done.stdout}\nthe page says:\n{said}"

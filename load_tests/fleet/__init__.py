@@ -1,0 +1,1 @@
+"""Several hosts, as network namespaces on one bridge: a testbed, faults, a demo."""
