@@ -95,7 +95,25 @@ def _show(finding: Check) -> None:
 
 @app.command()
 @performs(Verb.MIGRATE)
-def migrate(config: Config = None) -> None:
+def migrate(
+    config: Config = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Change nothing: fail unless the ledger has the revision of this version."
+        ),
+    ] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            help=(
+                "Seconds to go on trying: while the database does not answer, while servers of the"
+                " version before stop; with --check, until another has migrated."
+            ),
+        ),
+    ] = 0.0,
+) -> None:
     """Bring the ledger to the revision of this version.
 
     `hilum serve` (role all) does it by itself; back up first.
@@ -104,24 +122,38 @@ def migrate(config: Config = None) -> None:
     """
     settings = settings_of(config)
     from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
-    from hilum.services.upgrade import migrate_at_rest  # noqa: PLC0415 - the same
+    from hilum.services.upgrade import migrate_at_rest, patiently  # noqa: PLC0415 - the same
     from hilum.store.archive.archive import Archive  # noqa: PLC0415 - imports the ledger
     from hilum.store.archive.consistency import require_ledger  # noqa: PLC0415 - the same
     from hilum.store.database.engines import place_of_ledger  # noqa: PLC0415 - the same
-    from hilum.store.migrations.revision import current_revision  # noqa: PLC0415 - the same
+    from hilum.store.migrations.revision import REVISION  # noqa: PLC0415 - the same
+    from hilum.store.migrations.revision import current_revision, require_revision  # noqa: PLC0415
+
+    url = settings.ledger_url
+
+    def bring() -> tuple[str, bool]:
+        require_ledger(url, Archive(settings.archive_dir))
+        is_new = current_revision(url) is None
+        return migrate_at_rest(settings), is_new
 
     with explained():
+        if check:
+            patiently(lambda: require_revision(url), wait, _waiting)
+            print(f"ledger at revision {REVISION}: {place_of_ledger(url)}")
+            return
         require_same_user(settings)
-        require_ledger(settings.ledger_url, Archive(settings.archive_dir))
         make_state_folder(settings)
-        is_new = current_revision(settings.ledger_url) is None
-        revision = migrate_at_rest(settings)
+        revision, is_new = patiently(bring, wait, _waiting)
         with acting(settings) as deed:  # its table may be new
             deed.detail = f"revision {revision}"
     print(
         f"ledger at revision {revision}{', new and empty' if is_new else ''}:"
-        f" {place_of_ledger(settings.ledger_url)}"
+        f" {place_of_ledger(url)}"
     )
+
+
+def _waiting(problem: str) -> None:
+    print(f"waiting: {problem}", file=sys.stderr, flush=True)
 
 
 @app.command()

@@ -8,17 +8,42 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from hilum.errors import ConfigurationError
 from hilum.services.launch_spec import is_ours
 from hilum.services.state_dir import is_held
 from hilum.settings import Settings
 from hilum.store.migrations.migrate import migrate
-from hilum.store.migrations.revision import REVISION, require_not_newer
+from hilum.store.migrations.revision import REVISION, NewerLedger, require_not_newer
 from hilum.store.queries.views import LedgerViews
 
 _SILENT_SECONDS = 10.0  # three heartbeats
+_RETRY_SECONDS = 1.0
+T = TypeVar("T")
+
+
+def patiently(attempt: Callable[[], T], seconds: float, waiting: Callable[[str], None]) -> T:
+    """Return the answer of `attempt`, which is repeated for `seconds` while it cannot succeed.
+
+    `waiting` is called with the problem, each time that it changes. Raises ConfigurationError: that
+    of the last attempt, and at once for a ledger of a newer version, which no waiting mends.
+    """
+    end = time.monotonic() + seconds
+    last = ""
+    while True:
+        try:
+            return attempt()
+        except NewerLedger:
+            raise
+        except ConfigurationError as error:
+            if time.monotonic() >= end:
+                raise
+            if str(error) != last:
+                last = str(error)
+                waiting(last)
+        time.sleep(_RETRY_SECONDS)
 
 
 def migrate_at_rest(settings: Settings, role: str | None = None) -> str:

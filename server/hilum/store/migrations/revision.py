@@ -20,6 +20,10 @@ ADVICE_IF_NEWER = (
 )
 
 
+class NewerLedger(ConfigurationError):
+    """The ledger is of a newer version of Hilum than this one."""
+
+
 def current_revision(url: str) -> str | None:
     """The revision of the ledger at `url`; None: an empty database.
 
@@ -72,7 +76,7 @@ def require_not_newer(url: str) -> str | None:
     Raises ConfigurationError.
     """
     if is_newer(found := current_revision(url)):
-        raise ConfigurationError(
+        raise NewerLedger(
             [
                 (
                     f"ledger: revision {found} is of a newer version of Hilum than this one."
