@@ -2,7 +2,7 @@
 
 `make chart` does it for each file of `deploy/kubernetes/values` and writes `state/chart/*.yaml`.
 With `--json` it answers tests: a JSON list of values on standard input, a list of `Rendering` on
-standard output. It runs in `.venv/chart`, which holds Helm's library and the schemas.
+standard output; objects are checked only with `--check`, too. It runs in `.venv/chart`, which holds Helm's library and the schemas.
 """
 
 from __future__ import annotations
@@ -41,14 +41,17 @@ def main() -> int:
     """Exit status 0: every rendering is valid, and Helm's linter has no complaint."""
     if "--json" in sys.argv:
         asked = json.load(sys.stdin)
-        json.dump([asdict(each) for each in _renderings(asked)], sys.stdout)
+        renderings = _renderings(asked, is_checked="--check" in sys.argv)
+        json.dump([asdict(each) for each in renderings], sys.stdout)
         return 0
     problems = list(_linted())
     RENDERED.mkdir(parents=True, exist_ok=True)
     files = sorted(EXAMPLES.glob("*.yaml"))
     values = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
     for file, rendering in zip(files, _renderings(values), strict=True):
-        problems += [f"{file.name}: {each}" for each in (*rendering.invalid, rendering.error) if each]
+        problems += [
+            f"{file.name}: {each}" for each in (*rendering.invalid, rendering.error) if each
+        ]
         text = yaml.safe_dump_all(rendering.objects, sort_keys=False)
         (RENDERED / file.name).write_text(text, encoding="utf-8")
         print(f"{file.name}: {_in_words(rendering)}")
@@ -57,7 +60,7 @@ def main() -> int:
     return 1 if problems else 0
 
 
-def _renderings(asked: list[Mapping[str, Any]]) -> Iterator[Rendering]:
+def _renderings(asked: list[Mapping[str, Any]], *, is_checked: bool = True) -> Iterator[Rendering]:
     helm = importlib.import_module("helm_python")
     with helm.Chart.load(str(CHART)) as chart:
         for values in asked:
@@ -73,7 +76,8 @@ def _renderings(asked: list[Mapping[str, Any]]) -> Iterator[Rendering]:
                 for each in yaml.safe_load_all(text)
                 if each
             ]
-            yield Rendering(objects, [problem for each in objects for problem in _problems(each)])
+            checked = objects if is_checked else []
+            yield Rendering(objects, [problem for each in checked for problem in _problems(each)])
 
 
 def _problems(rendered: Mapping[str, Any]) -> Iterator[str]:

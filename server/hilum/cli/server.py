@@ -100,7 +100,8 @@ def migrate(
     check: Annotated[
         bool,
         typer.Option(
-            "--check", help="Change nothing: fail unless the ledger has the revision of this version."
+            "--check",
+            help="Change nothing: fail unless the ledger has the revision of this version.",
         ),
     ] = False,
     wait: Annotated[
@@ -126,8 +127,11 @@ def migrate(
     from hilum.store.archive.archive import Archive  # noqa: PLC0415 - imports the ledger
     from hilum.store.archive.consistency import require_ledger  # noqa: PLC0415 - the same
     from hilum.store.database.engines import place_of_ledger  # noqa: PLC0415 - the same
-    from hilum.store.migrations.revision import REVISION  # noqa: PLC0415 - the same
-    from hilum.store.migrations.revision import current_revision, require_revision  # noqa: PLC0415
+    from hilum.store.migrations.revision import (  # noqa: PLC0415
+        REVISION,
+        current_revision,
+        require_revision,
+    )
 
     url = settings.ledger_url
 

@@ -1,7 +1,9 @@
 """Pods of the rendered chart as processes of this machine: their commands, environment, volumes and probes.
 
 A volume is a folder, a port of a container is a free port here, and the image's files are those of
-this checkout. A container's file system, its user and its network are not imitated.
+this checkout. As root, a container sees a file system on which it writes in /tmp and its volumes
+alone, and has no capabilities. Its user, its network, its limits and the runtime's filter of system calls are
+not imitated.
 """
 
 from __future__ import annotations
@@ -19,6 +21,13 @@ import httpx
 from testing.serving import free_ports, hilum_program
 from tests.support.kubernetes.rendering import Object, named
 
+# Volumes stay writable: each is a mount of its own before the rest becomes read-only. So does /tmp,
+# where Triton's Python backend writes whatever TMPDIR says; each container has a volume there.
+_CLOSE = """
+for folder in /tmp $VOLUMES; do mount --bind "$folder" "$folder"; done
+mount -o remount,bind,ro /
+exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
+"""
 # How much longer than the kubelet a busy test machine may take to end a pod.
 _PATIENCE_SECONDS = 60.0
 
@@ -82,6 +91,12 @@ class Pod:
         """Whether its own container runs."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """Of its own container's process."""
+        assert self._process is not None
+        return self._process.pid
+
     def port(self, name: str) -> int:
         """The port here of a port of its container."""
         (number,) = [
@@ -93,7 +108,7 @@ class Pod:
         """Start a container's command."""
         with (self._folder / f"{container['name']}.log").open("ab") as log:
             return subprocess.Popen(
-                [hilum_program(), *(self._here(container, word) for word in container["args"])],
+                [*self._closed(), *self._command(container)],
                 env=dict(self._environment(container)),
                 cwd=self._folder,
                 stdout=log,
@@ -156,6 +171,15 @@ class Pod:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
+    def _closed(self) -> list[str]:
+        """What begins a command that may write in volumes alone, and has no rights of root."""
+        if os.geteuid() != 0:
+            return []
+        return ["unshare", "--mount", "sh", "-euc", _CLOSE, "closed"]
+
+    def _command(self, container: Object) -> list[str]:
+        return [hilum_program(), *(self._here(container, word) for word in container["args"])]
+
     def _volume(self, volume: Object) -> Path:
         if claim := volume.get("persistentVolumeClaim"):
             return self._cluster.claim(claim["claimName"])
@@ -179,6 +203,11 @@ class Pod:
             for mount in container["volumeMounts"]
         }
 
+    def _writable(self, container: Object) -> Iterator[Path]:
+        for mount in container["volumeMounts"]:
+            if not mount.get("readOnly"):
+                yield self._volumes[mount["name"]]
+
     def _here(self, container: Object, word: str) -> str:
         """The word with its folder and its port of this machine."""
         if word in self._ports:
@@ -191,6 +220,8 @@ class Pod:
 
     def _environment(self, container: Object) -> Iterator[tuple[str, str]]:
         yield "PATH", os.environ["PATH"]
+        yield "TMPDIR", str(self._paths(container)["/tmp"])
+        yield "VOLUMES", " ".join({str(folder.resolve()) for folder in self._writable(container)})
         for entry in container["env"]:
             yield entry["name"], self._here(container, self._value(entry))
 

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +18,8 @@ PROGRAM = ROOT / ".venv/chart/bin/python"
 Object = dict[str, Any]
 
 
-def render(asked: Sequence[Mapping[str, Any]]) -> list[Rendering]:
-    """One rendering for each set of values.
+def render(asked: Sequence[Mapping[str, Any]], *, is_checked: bool = False) -> list[Rendering]:
+    """One rendering for each set of values; `is_checked`: by the schemas of Kubernetes, too.
 
     Skips the test where Helm's library is not installed; fails it when CI=true.
     """
@@ -30,7 +29,7 @@ def render(asked: Sequence[Mapping[str, Any]]) -> list[Rendering]:
             pytest.fail(missing)
         pytest.skip(missing)
     done = subprocess.run(
-        [PROGRAM, ROOT / "deploy/chart.py", "--json"],
+        [PROGRAM, ROOT / "deploy/chart.py", "--json", *(["--check"] if is_checked else [])],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
