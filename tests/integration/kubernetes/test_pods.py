@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -49,13 +50,13 @@ accept_untrained = true
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, tiny: Tiny) -> Cluster:
-    """An empty database, and a release that is built already."""
+    """An empty database, and a claim with a small release."""
     folder = tmp_path_factory.mktemp("cluster")
     outbox = folder / "claims/outbox"
     values = example(
         "cpu",
         settings=SETTINGS.format(release=tiny.release.id, outbox=outbox),
-        models={"manifestsClaim": "manifests", "builtClaim": "built"},
+        models__manifestsClaim="manifests",
         dispatcher__extraVolumes=[
             {"name": "outbox", "persistentVolumeClaim": {"claimName": "outbox"}}
         ],
@@ -70,15 +71,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, postgres_url: str, tiny: T
     found = Cluster(rendering.objects, folder, secrets)
     (folder / "claims").mkdir()
     (folder / "claims/manifests").symlink_to(tiny.manifests_dir)
-    (folder / "claims/built").symlink_to(tiny.built_dir)
     return found
 
 
 @pytest.fixture(scope="module")
-def pods(cluster: Cluster) -> Iterator[dict[str, Pod]]:
+def pods(cluster: Cluster, tiny: Tiny) -> Iterator[dict[str, Pod]]:
     """A pod of each role, whose first containers have ended. They do not run yet.
 
-    The first container is the same in each role, so one of them runs it: before the migration.
+    The first container is the same in each role, so one of them runs it: before the migration. The
+    analyser finds its model built, which saves the test half a minute.
     """
     made = {role: cluster.start("Deployment", f"hilum-{role}") for role in ROLES}
     listener = made["listener"]
@@ -89,6 +90,7 @@ def pods(cluster: Cluster) -> Iterator[dict[str, Pod]]:
         assert waiting.poll() is None
         assert _migrate(cluster) == 0
         assert waiting.wait(60) == 0, listener.log
+        shutil.copytree(tiny.built_dir, made["analyser"].volume("built"), dirs_exist_ok=True)
         made["analyser"].initialise()
         yield made
     finally:

@@ -104,6 +104,10 @@ class Pod:
         ]
         return self._ports[str(number)]
 
+    def volume(self, name: str) -> Path:
+        """The folder of a volume."""
+        return self._volumes[name]
+
     def begin(self, container: Object) -> subprocess.Popen[bytes]:
         """Start a container's command."""
         with (self._folder / f"{container['name']}.log").open("ab") as log:
