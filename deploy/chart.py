@@ -54,7 +54,7 @@ def main() -> int:
         ]
         text = yaml.safe_dump_all(rendering.objects, sort_keys=False)
         (RENDERED / file.name).write_text(text, encoding="utf-8")
-        print(f"{file.name}: {_in_words(rendering)}")
+        print(f"{file.name}: {in_words(rendering)}")
     for problem in problems:
         print(f"chart: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -104,7 +104,8 @@ def _linted() -> Iterator[str]:
             yield f"lint: {finding['path']}: {finding['error']}"
 
 
-def _in_words(rendering: Rendering) -> str:
+def in_words(rendering: Rendering) -> str:
+    """Return how many objects there are, and by what they were checked."""
     foreign = sum(each["apiVersion"].startswith(FOREIGN) for each in rendering.objects)
     checked = len(rendering.objects) - foreign
     beside = f", {foreign} of operators without a schema here" if foreign else ""

@@ -11,7 +11,7 @@ import pytest
 import typer
 import yaml
 
-from deploy.chart import EXAMPLES, ROOT, Rendering
+from deploy.chart import EXAMPLES, ROOT, Rendering, in_words
 from hilum.cli.frame import app
 from hilum.settings import Settings, load
 from hilum.settings.own_paths import paths_named
@@ -49,6 +49,14 @@ def test_the_api_of_the_oldest_and_of_the_newest_version_takes_each_object(
     renderings: Mapping[str, Rendering], name: str
 ) -> None:
     assert renderings[name].invalid == []
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_shows_what_make_chart_prints(
+    renderings: Mapping[str, Rendering], name: str
+) -> None:
+    page = (ROOT / "docs/operate/kubernetes.md").read_text()
+    assert f"\n{name}.yaml: {in_words(renderings[name])}\n" in page
 
 
 def test_no_container_may_more_than_it_needs(objects: list[Object]) -> None:

@@ -7,6 +7,9 @@ Prometheus operator (monitoring.coreos.com/v1) and KEDA (keda.sh/v1alpha1) docum
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -71,6 +74,36 @@ def test_roles_are_scaled_by_metrics_and_stages_that_there_are(objects: list[Obj
                 assert set(matched.get("stage", "analyse").split("|")) <= set(STAGES)
 
 
+@pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed (apt-get install prometheus)",
+)
+def test_prometheus_gives_the_number_that_keda_compares(
+    objects: list[Object], tmp_path: Path
+) -> None:
+    """Two pods tell the same of the ledger, and it counts once; an empty queue is 0."""
+    told = 'namespace="hilum",stage="analyse",priority="live",destination=""'
+    series = {
+        **{f'hilum_queue_items{{{told},state="due",pod="{pod}"}}': "40" for pod in "ab"},
+        **{f'hilum_queue_oldest_age_seconds{{{told},pod="{pod}"}}': "33" for pod in "ab"},
+        **{f'hilum_associations_open{{namespace="hilum",pod="{pod}"}}': "7" for pod in "ab"},
+    }
+    expected = {"listener": [14], "analyser": [33, 40], "dispatcher": [0, 0]}
+    asked = [
+        {"expr": trigger["metadata"]["query"], "eval_time": "1m", "exp_samples": [_sample(value)]}
+        for role, values in expected.items()
+        for trigger, value in zip(_triggers(objects, role), values, strict=True)
+    ]
+    file = tmp_path / "test.yml"
+    inputs = [{"series": name, "values": f"{value}x9"} for name, value in series.items()]
+    test = {"interval": "15s", "input_series": inputs, "promql_expr_test": asked}
+    file.write_text(yaml.safe_dump({"tests": [test]}))
+    done = subprocess.run(
+        ["promtool", "test", "rules", file], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_role_that_is_scaled_has_no_number_of_replicas(objects: list[Object]) -> None:
     """Else each `helm upgrade` would set it back."""
     for each in of_kind(objects, "ScaledObject"):
@@ -80,6 +113,15 @@ def test_a_role_that_is_scaled_has_no_number_of_replicas(objects: list[Object]) 
         assert "replicas" not in deployment["spec"]
         assert 1 <= each["spec"]["minReplicaCount"] <= each["spec"]["maxReplicaCount"]
     assert named(objects, "Deployment", "hilum-api")["spec"]["replicas"] == 2
+
+
+def _triggers(objects: list[Object], role: str) -> list[Object]:
+    found: list[Object] = named(objects, "ScaledObject", f"hilum-{role}")["spec"]["triggers"]
+    return found
+
+
+def _sample(value: int) -> dict[str, object]:
+    return {"labels": "{}", "value": value}
 
 
 def _require_trigger(trigger: Object) -> None:
