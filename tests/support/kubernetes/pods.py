@@ -33,18 +33,35 @@ _PATIENCE_SECONDS = 60.0
 
 
 class Cluster:
-    """The objects of one rendering, with claims and Secrets in a folder."""
+    """The objects of one rendering, with claims and Secrets in a folder.
+
+    `programs`: a folder that stands for what images other than Hilum's bring.
+    """
 
     def __init__(
-        self, objects: Sequence[Object], folder: Path, secrets: Mapping[str, Mapping[str, str]]
+        self,
+        objects: Sequence[Object],
+        folder: Path,
+        secrets: Mapping[str, Mapping[str, str]],
+        programs: Path | None = None,
     ) -> None:
         self.objects = objects
         self.folder = folder
+        self.programs = programs
         self._secrets = secrets
 
     def start(self, kind: str, name: str) -> Pod:
-        """A pod of an object, of which nothing runs yet."""
-        return Pod(self, name, named(self.objects, kind, name)["spec"]["template"]["spec"])
+        """A pod of an object, of which nothing runs yet; of a StatefulSet the first one."""
+        spec = named(self.objects, kind, name)["spec"]
+        own = [
+            {
+                "name": claim["metadata"]["name"],
+                "persistentVolumeClaim": {"claimName": f"{claim['metadata']['name']}-{name}-0"},
+            }
+            for claim in spec.get("volumeClaimTemplates", ())
+        ]
+        pod = spec["template"]["spec"]
+        return Pod(self, name, {**pod, "volumes": [*pod["volumes"], *own]})
 
     def secret(self, name: str, key: str) -> str:
         """What the Secret holds."""
@@ -182,7 +199,9 @@ class Pod:
         return ["unshare", "--mount", "sh", "-euc", _CLOSE, "closed"]
 
     def _command(self, container: Object) -> list[str]:
-        return [hilum_program(), *(self._here(container, word) for word in container["args"])]
+        words = [self._here(container, word) for word in container["args"]]
+        is_hilum = "hilum" in container["image"].split("/")[-1]
+        return [hilum_program(), *words] if is_hilum else words
 
     def _volume(self, volume: Object) -> Path:
         if claim := volume.get("persistentVolumeClaim"):
@@ -223,7 +242,8 @@ class Pod:
         return word
 
     def _environment(self, container: Object) -> Iterator[tuple[str, str]]:
-        yield "PATH", os.environ["PATH"]
+        programs = [str(self._cluster.programs)] if self._cluster.programs else []
+        yield "PATH", ":".join([*programs, os.environ["PATH"]])
         yield "TMPDIR", str(self._paths(container)["/tmp"])
         yield "VOLUMES", " ".join({str(folder.resolve()) for folder in self._writable(container)})
         for entry in container["env"]:
