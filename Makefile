@@ -4,11 +4,12 @@ export PYTHONPATH := .
 TEST_PROCESSES ?= 4
 TOOLS := .venv/tools
 DOCS := .venv/docs
+CHART := .venv/chart
 LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo demo-fleet test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
+.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -23,7 +24,7 @@ demo-fleet: setup ## thirteen hosts in network namespaces, one loses its power, 
 	@$(BIN)/python -m load_tests.fleet.demo $(FLEET)
 
 # A test process that dies is not replaced: with loadfile the replacement can wait for ever for its second test.
-test: setup $(TOOLS)/.set-up $(DOCS)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
+test: setup $(TOOLS)/.set-up $(DOCS)/.set-up $(CHART)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=15
 
 check: setup ## style, types, walls between the rooms, documentation; fast
@@ -101,6 +102,9 @@ docs-site: $(DOCS)/.set-up ## the documentation as a site in state/site, to be r
 docs-pictures: setup ## draw the pictures of the README anew: a study's page, a heat map, the diagram
 	@$(BIN)/python -m deploy.docs_pictures
 
+chart: $(CHART)/.set-up ## render the Kubernetes chart to state/chart, lint it, check it against the API's schemas; docs/operate/kubernetes.md
+	@$(CHART)/bin/python deploy/chart.py
+
 lock: setup $(TOOLS)/.set-up ## pin what .venv holds, with hashes; UPGRADE=1: newer tools and CUDA libraries, too
 	@$(BIN)/python deploy/write_locks.py
 
@@ -113,9 +117,9 @@ audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as
 	@$(PIP_AUDIT) $(foreach lock,server torch-cpu build,-r deploy/lock/$(lock).txt)
 	@$(PIP_AUDIT) -r server/hilum/triton/lock.txt
 
-# Programs that look at packages, and those that make the site, stand apart from Hilum and from each
-# other: what they need themselves is no part of it.
-$(TOOLS)/.set-up $(DOCS)/.set-up: .venv/%/.set-up: deploy/lock/%.txt | setup
+# Programs that look at packages, those that make the site, and Helm's library stand apart from Hilum
+# and from each other: what they need themselves is no part of it.
+$(TOOLS)/.set-up $(DOCS)/.set-up $(CHART)/.set-up: .venv/%/.set-up: deploy/lock/%.txt | setup
 	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r $<
 	@touch $@

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from hilum.models.build import build, tensorrt
+from tests.support.models.fake_tensorrt import stand_ins
 from tests.support.models.releases import REPOSITORY, Tiny, make_tiny
 
 SCRIPT = REPOSITORY / "deploy/tensorrt/build_plans.py"
-FAKES = REPOSITORY / "tests/support/models"
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +28,7 @@ def tree(made: Tiny, tmp_path: Path) -> Path:
     build.build(
         ["tiny@1"], made.manifests_dir, tmp_path / "built", "tensorrt", progress=lambda _: None
     )
-    (tmp_path / "bin").mkdir()
-    for name in ("trtexec", "nvidia-smi", "tritonserver"):
-        program = tmp_path / "bin" / name
-        lines = (
-            "import sys",
-            f"sys.path.insert(0, {str(FAKES)!r})",
-            f"sys.argv[0] = {name!r}",
-            "import fake_tensorrt as fake",
-        )
-        program.write_text(f"#!{sys.executable}\n" + "\n".join((*lines, "sys.exit(fake.main())\n")))
-        program.chmod(0o755)
+    stand_ins(tmp_path / "bin")
     tree = tmp_path / "built/tensorrt/tiny__1"
     request = json.loads((tree / "request.json").read_text())
     request["cases"] = request["cases"][:2]  # each costs a process

@@ -18,6 +18,23 @@ from typing import Any
 _MARK = b"fake plan\n"
 
 
+def stand_ins(folder: Path) -> Path:
+    """Make the programs in a new folder, and return it."""
+    folder.mkdir()
+    for name in ("trtexec", "nvidia-smi", "tritonserver"):
+        lines = (
+            f"#!{sys.executable}",
+            "import sys",
+            f"sys.path.insert(0, {str(Path(__file__).parent)!r})",
+            f"sys.argv[0] = {name!r}",
+            "import fake_tensorrt as fake",
+            "sys.exit(fake.main())",
+        )
+        (folder / name).write_text("\n".join(lines) + "\n")
+        (folder / name).chmod(0o755)
+    return folder
+
+
 def main() -> int:
     """By the name under which it was started."""
     return {"nvidia-smi": _gpus, "tritonserver": _server, "trtexec": _trtexec}[

@@ -141,6 +141,16 @@ def test_a_pacs_that_is_away_for_a_minute_is_not_ready_until_it_takes_documents(
     assert ready(rig) == {}
 
 
+def test_a_probe_of_one_container_leaves_destinations_out(rig: Rig) -> None:
+    """A paused receiver must not hold the upgrade of dispatchers."""
+    beat_all(rig)
+    rig.street.ledger.acquire_destination("pacs", "dispatcher-1", 30)
+    rig.street.ledger.pause("pacs", is_paused=True)
+    asked = "/health/ready?role=deliver"
+    assert rig.client.get(asked).status_code == 503
+    assert rig.client.get(f"{asked}&destinations=false").status_code == 200
+
+
 def test_one_document_that_is_refused_does_not_make_its_destination_unready(rig: Rig) -> None:
     rig.street.receive("1.2.3", 1)
     rig.street.read()

@@ -5,7 +5,7 @@ They name no study and no patient, and the probes tell strangers nothing but yes
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -60,6 +60,16 @@ async def ready(
     role: Annotated[
         list[Role] | None, Query(description="Roles to judge; repeat it for several.")
     ] = None,
+    *,
+    destinations: Annotated[
+        bool,
+        Query(
+            description=(
+                "false: leave destinations out of `deliver`, as for a probe of one container: a"
+                " receiver that is away is no fault of the container."
+            )
+        ),
+    ] = True,
 ) -> dict[str, Any]:
     """200 if every role is ready, else 503; with a token, also why.
 
@@ -67,6 +77,8 @@ async def ready(
     """
     shared: SharedAnswer[ReadinessFacts] = request.app.state.facts
     facts = await shared.get()
+    if not destinations:
+        facts = replace(facts, destinations=())
     found = {name: checks(name, facts) for name in dict.fromkeys(role or parts.default_roles)}
     judged = [
         {

@@ -1,0 +1,1 @@
+../../../tensorrt/build_plans.py

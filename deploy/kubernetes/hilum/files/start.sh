@@ -1,0 +1,1 @@
+../../../tensorrt/start.sh
