@@ -65,7 +65,7 @@ def read(results: Path = RESULTS) -> MeasuredCosts:
     rows = _read(results, "bench-rows.json")
     tables = rows["tables"].values()
     documents = rows["documents"]
-    study = "ledger of a study of two images"
+    study = f"ledger of a study of two images, {rows['database']}"
     return MeasuredCosts(
         image_mb=_image_mb(results),
         cpu=_cpu(results),
