@@ -1,7 +1,8 @@
 """DenseNet-121 and ViT-B/16 behind our preparation, beside a bare torch loop.
 
 `bare`: the network on tensors that are on the device already. `ours`: stored values in page-locked
-memory, through preparation on the device, to logits. Both hand logits to the host.
+memory, through preparation on the device, to logits. Both hand logits to the host, two batches in
+flight.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hilum.models.networks import architectures, untrained
 from hilum_preprocessing import InputSpec, StoredValues
 from hilum_preprocessing.batch import prepare_batch
 from load_tests.gpu.outcome import GpuOutcome, GpuPlan
-from load_tests.gpu.rates import drawn, in_turns, page_locked, stored, upload
+from load_tests.gpu.rates import TwoInFlight, drawn, in_turns, page_locked, stored, upload
 from load_tests.load.figures import Goal
 
 _RECIPES: Final = {"densenet121": "torchxrayvision_224", "vit_b16": "vit_imagenet_half_224"}
@@ -62,8 +63,8 @@ class Loop:
         ready = prepare_batch(batch, self.spec, self.device)
         return {
             "upload": lambda: upload(batch, self.device),
-            "bare": lambda: self.network(ready).cpu(),
-            "ours": lambda: self.network(prepare_batch(batch, self.spec, self.device)).cpu(),
+            "bare": TwoInFlight(lambda: self.network(ready)),
+            "ours": TwoInFlight(lambda: self.network(prepare_batch(batch, self.spec, self.device))),
         }
 
 

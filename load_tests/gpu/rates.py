@@ -52,6 +52,36 @@ def upload(pictures: Sequence[StoredValues], device: torch.device) -> list[torch
     return [torch.from_numpy(item.array).to(device, non_blocking=True) for item in pictures]
 
 
+class TwoInFlight:
+    """A call whose result is awaited when the next one is under way, as batches of the analyser are.
+
+    So the copies of one batch travel while another one is computed.
+    """
+
+    def __init__(self, run: Callable[[], torch.Tensor]) -> None:
+        self._run = run
+        self._last: tuple[torch.Tensor, torch.cuda.Event] | None = None
+
+    def __call__(self) -> torch.Tensor | None:
+        """Begin a batch, and return the result of the one before on the host; the first has none."""
+        result = self._run()
+        if result.device.type != "cuda":
+            return result
+        last = self._last
+        self._last = self._on_its_way(result)
+        if last is None:
+            return None
+        last[1].synchronize()
+        return last[0]
+
+    def _on_its_way(self, result: torch.Tensor) -> tuple[torch.Tensor, torch.cuda.Event]:
+        here = torch.empty(result.shape, dtype=result.dtype, pin_memory=True)
+        here.copy_(result, non_blocking=True)
+        arrival = torch.cuda.Event()  # type: ignore[no-untyped-call]  # in torch's own types
+        arrival.record(torch.cuda.current_stream(result.device))
+        return here, arrival
+
+
 def in_turns(
     ways: Mapping[str, Run], images: int, device: torch.device, seconds: float, turns: int
 ) -> dict[str, float]:

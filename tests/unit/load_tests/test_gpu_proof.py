@@ -13,6 +13,7 @@ import torch
 from load_tests.gpu import absent, networks, plans, recipes, run, served, surroundings, upload
 from load_tests.gpu.outcome import GpuOutcome, GpuPlan, verdict
 from load_tests.gpu.parts import PARTS, GpuPart, device_obstacle, outcome_of
+from load_tests.gpu.rates import TwoInFlight
 from load_tests.load.figures import Goal
 
 KEPT = GpuOutcome(goals=(Goal("a", 1, "", 2),))
@@ -138,6 +139,10 @@ def test_a_network_is_held_against_the_slower_of_network_and_upload() -> None:
     found = list(networks.goals([{**row, "images_per_second": rates}], judges_rates=True))
     assert [goal.value for goal in found] == [0.01, 0.9]
     assert all(goal.holds for goal in found)
+
+
+def test_a_result_of_a_cpu_is_there_at_once() -> None:
+    assert TwoInFlight(lambda: torch.tensor([3.0]))() == 3.0
 
 
 def test_rates_of_a_cpu_are_not_judged(plan: GpuPlan) -> None:
