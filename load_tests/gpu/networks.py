@@ -38,7 +38,7 @@ class LoopNetwork(nn.Module):
     def __init__(self, served: architectures.ServedNetwork, precision: str) -> None:
         super().__init__()
         self._normaliser = served.normaliser
-        self._network = served.network.half() if precision == "fp16" else served.network.float()
+        self._network = halved(served.network) if precision == "fp16" else served.network.float()
         self._dtype = torch.float16 if precision == "fp16" else torch.float32
 
     @torch.inference_mode()
@@ -46,6 +46,18 @@ class LoopNetwork(nn.Module):
         """(B, 1, H, W) in the wire's type → (B, L) float32."""
         logits: Tensor = self._network(self._normaliser(image).to(self._dtype))[0]
         return logits.float()
+
+
+def halved(network: nn.Module) -> nn.Module:
+    """Return the network in half precision, but for the numbers of its batch normalisation.
+
+    Variances of an input of ±1024 are beyond the largest half, 65504.
+    """
+    for module in network.modules():
+        if not isinstance(module, nn.BatchNorm2d):
+            for parameter in module.parameters(recurse=False):
+                parameter.data = parameter.data.half()
+    return network
 
 
 @dataclass(frozen=True, slots=True)

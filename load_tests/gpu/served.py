@@ -41,6 +41,9 @@ _BACKEND: Final = "onnxruntime"
 _START_SECONDS: Final = 300.0
 _DEADLINE_SECONDS: Final = 120.0
 _IN_FLIGHT: Final = 2
+# Hilum gives its own Triton none, because that has no GPU.
+_PINNED: Final = "--pinned-memory-pool-byte-size"
+_PINNED_BYTES: Final = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +105,33 @@ def _cuda(server: Path, plan: GpuPlan) -> Iterator[ServedTrees]:
     """Triton of this machine, its ONNX Runtime on CUDA in full float32."""
     built = plan.folder / "models"
     releases = _built(plan, built, "onnxruntime", "cuda")
+    names = [release.triton_name for release in releases.values()]
+    with started(server, built / "onnxruntime", names, plan.folder / "tritonserver.log") as url:
+        yield ServedTrees(url, releases, built)
+
+
+@contextmanager
+def started(server: Path, repository: Path, names: Sequence[str], log: Path) -> Iterator[str]:
+    """Run this tritonserver with these models; its address. Raises ConfigurationError."""
     port = _free_port()
-    words = command.arguments(
-        built / "onnxruntime",
-        [release.triton_name for release in releases.values()],
-        _backends(server),
-        server.parents[1] / "caches",
-        "hilum_gpu",
-        exit_timeout_seconds=15.0,
-        address="127.0.0.1",
-        port=port,
+    words = list(
+        command.arguments(
+            repository,
+            names,
+            _backends(server),
+            server.parents[1] / "caches",
+            "hilum_gpu",
+            exit_timeout_seconds=15.0,
+            address="127.0.0.1",
+            port=port,
+        )
     )
-    log = plan.folder / "tritonserver.log"
+    words[words.index(_PINNED) + 1] = str(_PINNED_BYTES)
     with log.open("wb") as output:
         process = subprocess.Popen([str(server), *words], stdout=output, stderr=output)
     try:
         _wait_until_ready(process, port, log)
-        yield ServedTrees(f"127.0.0.1:{port}", releases, built)
+        yield f"127.0.0.1:{port}"
     finally:
         process.terminate()
         process.wait(60)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hilum.errors import ConfigurationError
 from load_tests.gpu import absent, networks, plans, recipes, run, served, surroundings, upload
 from load_tests.gpu.outcome import GpuOutcome, GpuPlan, verdict
 from load_tests.gpu.parts import PARTS, GpuPart, device_obstacle, outcome_of
@@ -95,6 +96,18 @@ def test_the_wheel_of_the_embedded_triton_has_no_cuda() -> None:
     assert "no tritonserver with the backend onnxruntime" in served.obstacle(None, on_gpu=True)
 
 
+def test_a_triton_that_ends_says_why(tmp_path: Path) -> None:
+    server = tmp_path / "bin/tritonserver"
+    server.parent.mkdir()
+    server.write_text("#!/bin/sh\necho 'error: no GPU for this model'\nexit 1\n")
+    server.chmod(0o755)
+    with (
+        pytest.raises(ConfigurationError, match="no GPU for this model"),
+        served.started(server, tmp_path, ["a"], tmp_path / "log"),
+    ):
+        pass
+
+
 def test_a_part_that_takes_too_long_is_a_failure(plan: GpuPlan) -> None:
     assert run.in_a_process("upload", plan, 0.01).failure == "not done after 0 s"
 
@@ -139,6 +152,17 @@ def test_a_network_is_held_against_the_slower_of_network_and_upload() -> None:
     found = list(networks.goals([{**row, "images_per_second": rates}], judges_rates=True))
     assert [goal.value for goal in found] == [0.01, 0.9]
     assert all(goal.holds for goal in found)
+
+
+def test_variances_beyond_the_largest_half_are_kept() -> None:
+    """The input of torchxrayvision's networks is ±1024, and the variance of its first layer 10^6."""
+    norm = torch.nn.BatchNorm2d(1).eval()
+    assert norm.running_var is not None
+    norm.running_var.fill_(1e6)
+    network = networks.halved(torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), norm))
+    assert network[0].weight.dtype == torch.float16
+    assert network(torch.full((1, 1, 2, 2), 1024.0).half()).isfinite().all()
+    assert norm.running_var == 1e6
 
 
 def test_a_result_of_a_cpu_is_there_at_once() -> None:
