@@ -9,7 +9,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
+.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -43,6 +43,14 @@ load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--
 
 proof: setup ## faults under load, an hour; PROOF="--short", PROOF="kills --seed 7", docs/figures/proof.md
 	@$(BIN)/python -m load_tests.proof $(PROOF)
+
+capacity: setup ## hosts, GPUs and disks for a day's studies; CAPACITY="--studies 50000 --peak 3", docs/capacity.md
+	@$(BIN)/python -m load_tests.capacity.run $(CAPACITY)
+
+# No setup: a machine with a GPU may have no network. Where .venv is, its Python runs it.
+GPU_PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
+gpu-proof: ## the GPU beside the CPU, and rates on it; GPU="--device cpu --quick", docs/figures/gpu.md
+	@PYTHONPATH=.:preprocessing:server $(GPU_PYTHON) -m load_tests.gpu.run --out load_tests/results $(GPU)
 
 goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/models/recipes.md
 	@$(BIN)/python -m load_tests.bench.goldens $(GOLDENS)

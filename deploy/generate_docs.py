@@ -21,6 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydicom import uid
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from deploy.docs_of_capacity import capacity_tables
 from deploy.docs_of_export import export_tables
 from deploy.docs_of_inference import inference_tables
 from deploy.docs_of_ingest import ingest_tables
@@ -361,6 +362,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "settings": ("reference/settings.md", settings_table),
     "metrics": ("reference/metrics.md", metrics_table),
     "cpu": ("figures/cpu.md", cpu_table),
+    "capacity": ("capacity.md", lambda: capacity_tables(_row)),
     "ingest": ("figures/cpu.md", lambda: ingest_tables(_row)),
     "preprocess": ("models/preprocessing.md", preprocess_table),
     "inference": ("figures/inference.md", lambda: inference_tables(_row)),

@@ -44,6 +44,7 @@ class Street:
         built: Built,
         *,
         tracing: Mapping[str, object] | None = None,
+        ledger: Mapping[str, object] | None = None,
     ) -> None:
         port = free_ports(1)[0]
         self._receiver = Receiver(port)
@@ -68,6 +69,7 @@ class Street:
             log=log,
             models=models,
             tracing=dict(tracing or {}),
+            ledger=dict(ledger or {}),
         )
 
     @property

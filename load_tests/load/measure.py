@@ -6,21 +6,18 @@ Percentiles, and where and with what they were measured.
 from __future__ import annotations
 
 import importlib.metadata
-import os
 import platform
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hilum.triton import runtime
 from load_tests.load.figures import Goal
+from load_tests.load.machine import commit, machine
 from testing.network.receiver import Arrivals
 from testing.network.sending import Sent
-from testing.serving import REPOSITORY
 
 __all__ = ["Figures", "Goal", "circumstances", "figures", "percentiles"]
 
@@ -103,35 +100,11 @@ def percentiles(values: Sequence[float]) -> dict[str, float]:
 def circumstances() -> dict[str, Any]:
     """Machine, commit and versions."""
     return {
-        "machine": {
-            "cpu": _cpu(),
-            "cores": os.cpu_count(),
-            "memory_gib": round(
-                os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1
-            ),
-            "system": platform.platform(),
-            "load_average_before": round(os.getloadavg()[0], 2),
-        },
-        "commit": _git("rev-parse", "HEAD") or "unknown",
-        "is_modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "machine": machine(),
+        **commit(),
         "versions": {
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in _DISTRIBUTIONS},
             **({"nvidia-pytriton": wheel.version} if (wheel := runtime.find()) else {}),
         },
     }
-
-
-def _cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next(
-        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
-        platform.machine(),
-    )
-
-
-def _git(*words: str) -> str:
-    answer = subprocess.run(
-        ["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    return answer.stdout.strip() if answer.returncode == 0 else ""

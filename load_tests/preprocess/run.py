@@ -2,12 +2,12 @@
 
 Ours beside the authors' code path.
 
-    python -m load_tests.preprocess.run [--quick] [--rounds 7] [--device cuda] [--result
+    python -m load_tests.preprocess.run [--quick] [--rounds 7] [--result
     load_tests/results/bench-preprocess.json]
 
 Both sides take turns in one process that is pinned to one core, with one thread of torch. A round
 gives CPU seconds of either side and their ratio; the table has medians of all rounds. Files are in
-the page cache. With `--device cuda` the GPU is measured and nothing else.
+the page cache. A GPU is measured by `make gpu-proof`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ import torch
 
 from load_tests.load.measure import Goal, circumstances
 from load_tests.preprocess.cases import Case, cases
-from load_tests.preprocess.device import as_json as device_as_json
-from load_tests.preprocess.device import measure_device
 from load_tests.preprocess.syntaxes import plugins_for
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-preprocess.json"
@@ -64,18 +62,8 @@ class Row:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 one does not."""
-    parser = _parser()
-    options = parser.parse_args(words)
-    if options.device.startswith("cuda") and not torch.cuda.is_available():
-        parser.error("no CUDA device here")
+    options = _parser().parse_args(words)
     around = circumstances()
-    if options.device != "cpu":
-        found = measure_device(torch.device(options.device), options.seconds)
-        _write(
-            options.result.with_stem(f"{options.result.stem}-{options.device}"),
-            {**around, **device_as_json(found)},
-        )
-        return 0 if all(goal.holds for goal in found.goals) else 1
     size, square = ((640, 512), 512) if options.quick else ((2500, 2048), 2048)
     with tempfile.TemporaryDirectory() as folder:
         found_workers = workers(Path(folder), size, options.seconds)
@@ -100,12 +88,11 @@ def _parser() -> argparse.ArgumentParser:
         "--seconds",
         type=float,
         default=10.0,
-        help="of one and of two workers, or of the GPU (%(default)s)",
+        help="of one and of two workers (%(default)s)",
     )
     parser.add_argument(
         "--quick", action="store_true", help="small pictures: whether it runs, not how fast"
     )
-    parser.add_argument("--device", default="cpu", help="(%(default)s)")
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser
 

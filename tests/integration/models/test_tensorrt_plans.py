@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from hilum.models.build import build, tensorrt
+from load_tests.gpu import plans
+from load_tests.gpu.outcome import GpuPlan
 from tests.support.models.fake_tensorrt import stand_ins
 from tests.support.models.releases import REPOSITORY, Tiny, make_tiny
 
@@ -175,3 +177,25 @@ def _start(tree: Path, **world: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, env=_world(tree, world), capture_output=True, text=True, check=False
     )
+
+
+def test_the_gpu_proof_has_plans_built_and_asks_for_their_rate(
+    made: Tiny, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    plan = GpuPlan("cuda", tmp_path, batches=(1, 2), networks=("tiny@1",))
+    found = plans.with_trtexec(plan, str(tmp_path / "bin/trtexec"), made.manifests_dir)
+    (row,) = found.figures["plans"]
+    assert found.is_kept
+    assert (row["precision"], row["images_per_second"]) == ("fp16", {"1": 100.0, "2": 200.0})
+
+
+def test_the_gpu_proof_says_that_a_plan_was_refused(
+    made: Tiny, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    monkeypatch.setenv("FAKE_GPUS", "NVIDIA L4, 8.9\nNVIDIA T4, 7.5")
+    plan = GpuPlan("cuda", tmp_path, batches=(1,), networks=("tiny@1",))
+    found = plans.with_trtexec(plan, str(tmp_path / "bin/trtexec"), made.manifests_dir)
+    assert not found.is_kept
+    assert "2 types of GPU here" in found.figures["build_plans"]

@@ -80,6 +80,8 @@ def _build(options: dict[str, str]) -> int:
 
 
 def _run(options: dict[str, str]) -> int:
+    if "loadInputs" not in options:
+        return _say("[11/26/2026-10:00:00] [I] Throughput: 100 qps")
     import numpy as np
     import onnxruntime
 

@@ -83,13 +83,3 @@ def test_the_result_can_be_shown(tmp_path, capsys):
     table = "\n".join(generate_docs.preprocess_table(result))
     assert all(row.name in table for row in rows)
     assert "1.90 times one" in table
-
-
-def test_a_gpu_that_is_not_there_is_said(capsys):
-    import torch
-
-    if torch.cuda.is_available():
-        pytest.skip("there is one")
-    with pytest.raises(SystemExit):
-        run.main(["--device", "cuda"])
-    assert "no CUDA device" in capsys.readouterr().err

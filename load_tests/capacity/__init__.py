@@ -1,0 +1,1 @@
+"""`make capacity`: hosts, GPUs, disks and networks for a number of studies a day."""

@@ -1,0 +1,1 @@
+"""`make gpu-proof`: the same numbers on a GPU as on the CPU, and how fast."""
