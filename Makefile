@@ -8,7 +8,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom wheelhouse audit-packages
+.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens image-proof proof pythons docs lock sbom wheelhouse audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -39,6 +39,9 @@ load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--
 
 proof: setup ## faults under load, an hour; PROOF="--short", PROOF="kills --seed 7", docs/figures/proof.md
 	@$(BIN)/python -m load_tests.proof $(PROOF)
+
+image-proof: setup ## the image of deploy/Dockerfile made and run without docker (root, debootstrap), docs/operate/images.md
+	@$(BIN)/python -m load_tests.proof image air_gap $(PROOF)
 
 goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/models/recipes.md
 	@$(BIN)/python -m load_tests.bench.goldens $(GOLDENS)

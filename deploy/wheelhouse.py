@@ -34,19 +34,25 @@ class NotFetched(Exception):
 def main() -> int:
     """Exit status 0: the folder is whole."""
     try:
-        fetch()
-        _build_ours()
+        names = fill()
     except NotFetched as reason:
         print(f"wheelhouse: {reason}", file=sys.stderr)
         return 1
-    for lock in locks().values():
-        shutil.copyfile(lock, WHEELHOUSE / lock_name(lock))
-    names = sorted(path.name for path in WHEELHOUSE.iterdir() if path.name != SUMS)
-    lines = [f"{digest(WHEELHOUSE / name)}  {name}\n" for name in names]
-    (WHEELHOUSE / SUMS).write_text("".join(lines), encoding="utf-8")
     size = sum((WHEELHOUSE / name).stat().st_size for name in names)
     print(f"{WHEELHOUSE.relative_to(ROOT)}: {len(names)} files, {size / 1e6:.0f} MB, {SUMS}")
     return 0
+
+
+def fill() -> list[str]:
+    """All that an installation needs, and its sums; the names of the files. Raises NotFetched."""
+    fetch()
+    _build_ours()
+    for lock in locks().values():
+        shutil.copyfile(lock, WHEELHOUSE / _lock_name(lock))
+    names = sorted(path.name for path in WHEELHOUSE.iterdir() if path.name != SUMS)
+    lines = [f"{digest(WHEELHOUSE / name)}  {name}\n" for name in names]
+    (WHEELHOUSE / SUMS).write_text("".join(lines), encoding="utf-8")
+    return names
 
 
 def locks() -> dict[str, Path]:
@@ -59,7 +65,7 @@ def locks() -> dict[str, Path]:
     }
 
 
-def lock_name(lock: Path) -> str:
+def _lock_name(lock: Path) -> str:
     """Its name in the folder. That of the embedded Triton is lock.txt in its own place."""
     return "triton.txt" if lock == TRITON else lock.name
 

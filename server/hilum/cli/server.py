@@ -192,7 +192,7 @@ def sbom(
         bool, typer.Option("--licences", help="Their licences, as a table.")
     ] = False,
 ) -> None:
-    """Print what this server consists of as CycloneDX JSON, for a scanner.
+    """Print the packages of this server as CycloneDX JSON, for a scanner.
 
     Each package, program and library has its SHA-256 and licence. It is for the locked packages,
     with torch for CPU.

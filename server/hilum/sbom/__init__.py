@@ -1,4 +1,4 @@
-"""The lists of what a server consists of: components as CycloneDX, and their licences.
+"""The lists of the packages of a server: components as CycloneDX, and their licences.
 
 `make sbom` writes both from the locks; `hilum sbom` prints them. A test compares them with the
 locks.
