@@ -54,7 +54,7 @@ class Image:
 class Builder:
     """`base`: stands for the image of FROM. `reach`: what a command of RUN needs to reach packages here.
 
-    `mounts` are seen by RUN alone, read-only, as docker's build secrets and caches would be. `kept`:
+    `mounts` are seen by the commands alone, read-only, as docker's caches would be. `kept`:
     the folder of the layers. `work`: a folder for this build.
     """
 
@@ -100,7 +100,8 @@ class Builder:
                 _CONFIGURING[instruction.word](image, instruction, self._values(image))
             elif instruction.word == "WORKDIR":
                 image.folder = str(Path(image.folder, instruction.rest))
-                self._layer(image, instruction, ["mkdir", "-p", image.folder])
+                words = ["mkdir", "-p", image.folder]
+                self._layer(image, instruction, words, mounts=self.mounts)
             elif instruction.word == "RUN":
                 self._run(image, instruction)
             else:
@@ -133,7 +134,7 @@ class Builder:
                 f"cp -a {_SOURCES}{shlex.quote(name)}/. {shlex.quote(there)}" for name in sources
             ]
         words = ["/bin/sh", "-euc", "\n".join(lines)]
-        mounts = {files: _SOURCES}
+        mounts = {**self.mounts, files: _SOURCES}
         self._layer(image, instruction, words, image.environment, mounts, stage)
 
     def _sent(self, sources: Sequence[str]) -> Path:

@@ -23,6 +23,7 @@ from load_tests.proof.container.context import Context, NotInContext
 from load_tests.proof.container.root import Network, Root, StepFailed, User, in_network_of
 from load_tests.proof.part import Outcome, Plan
 from load_tests.proof.small_disk import may_mount
+from testing import accounting
 from testing.serving import REPOSITORY, as_toml
 
 _WHEELS: Final = "/tmp/wheelhouse"  # noqa: S108 - in the root, where a tmpfs is mounted for the command
@@ -43,6 +44,7 @@ _FAILED: Final = (
 _PATIENCE_SECONDS: Final = 300.0
 _STOP_SECONDS: Final = 60.0
 _SHOWN: Final = 5
+_PROCESSES: Final = 8  # supervisor, listener, analyser, decode, dispatcher, report, api, Triton
 _RELEASE: Final = "densenet121_untrained@1"
 
 
@@ -140,6 +142,7 @@ def _goals_of_run(ran: dict[str, Any], plan: Plan) -> tuple[Goal, ...]:
     return (
         Goal("images not answered Success", len(refused), "images", 0),
         Goal("studies with a report", ran["reports"], "studies", _studies(plan), at_most=False),
+        Goal("processes of the server", ran["processes"], "processes", _PROCESSES, at_most=False),
         Goal("processes with a capability", ran["capable"], "processes", 0),
         Goal("processes of another user", ran["of_others"], "processes", 0),
         Goal("folders of the root that took a file", len(ran["writes_taken"]), "folders", 0),
@@ -264,15 +267,13 @@ def _child_of(process: subprocess.Popen[bytes]) -> int:
 
 
 def _processes_of(pid: int) -> Iterator[dict[str, str]]:
-    """/proc/PID/status of all processes in the namespace of one, as far as they still live."""
-    namespace = (Path("/proc") / str(pid) / "ns/pid").readlink()
-    for folder in Path("/proc").glob("[0-9]*"):
+    """/proc/PID/status of a process and all below it, as far as they still live."""
+    for each in accounting.roles(pid):
         try:
-            if (folder / "ns/pid").readlink() == namespace:
-                lines = (folder / "status").read_text(encoding="utf-8").splitlines()
-                yield {name: value.strip() for name, _, value in (x.partition(":") for x in lines)}
+            lines = Path(f"/proc/{each}/status").read_text(encoding="utf-8").splitlines()
         except (FileNotFoundError, ProcessLookupError):
             continue
+        yield {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 _SETTINGS: Final = as_toml(
