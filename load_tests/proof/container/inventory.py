@@ -14,7 +14,9 @@ COMPONENTS: Final = "/usr/share/hilum/sbom/hilum.cdx.json"
 LICENCES: Final = "/usr/share/hilum/sbom/licences.txt"
 _STICKY: Final = ("/var/tmp", "/run/lock", "/tmp", "/dev/shm")  # noqa: S108 - names to compare with
 _OURS: Final = ("hilum", "hilum-preprocessing")
-_COMPILERS: Final = "gcc|g\\\\+\\\\+|cc|c\\\\+\\\\+|cpp|clang|ld|as|make|cmake|rustc|cargo|go"
+_COMPILERS: Final = (
+    r"(\w+-linux-gnu-)?(gcc|g\+\+|cc|c\+\+|cpp|clang|ld|as|make|cmake|rustc|cargo|go)(-[0-9.]+)?"
+)
 # Runs in the image, under its own Python.
 _LISTED: Final = """
 import hashlib, json, pathlib, re
@@ -68,9 +70,9 @@ def inventory(image: Image, root: Root, user: User) -> Inventory:
         programs_not_listed=tuple(
             path for path, value in programs.items() if value not in hashes and not _is_ours(path)
         ),
-        setuid_files=_files(root, image, "-type f -perm /6000"),
-        compilers=_files(root, image, f"-regextype posix-extended -regex '.*/bin/({_COMPILERS})'"),
-        writable=_writable(root, image, user),
+        setuid_files=setuid_files(root, image),
+        compilers=compilers(root, image),
+        writable=writable(root, image, user),
         lists_differ=_printed_differs(root, image),
     )
 
@@ -95,7 +97,17 @@ def _files(root: Root, image: Image, condition: str) -> tuple[str, ...]:
     return tuple(root.run(["sh", "-c", command], image.environment).split())
 
 
-def _writable(root: Root, image: Image, user: User) -> tuple[str, ...]:
+def setuid_files(root: Root, image: Image) -> tuple[str, ...]:
+    """Programs that run with the rights of their owner or group."""
+    return _files(root, image, "-type f -perm /6000")
+
+
+def compilers(root: Root, image: Image) -> tuple[str, ...]:
+    """Programs that make programs, by their names."""
+    return _files(root, image, f"-regextype posix-extended -regex '.*/bin/{_COMPILERS}'")
+
+
+def writable(root: Root, image: Image, user: User) -> tuple[str, ...]:
     """What that user could write if the root were not read-only, beyond the volumes."""
     condition = f"! -type l \\( -perm -o=w -o -user {user.uid} -perm -u=w -o -group {user.gid} -perm -g=w \\)"
     return tuple(

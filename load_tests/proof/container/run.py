@@ -138,9 +138,9 @@ def _goals_of(found: inventory.Inventory) -> tuple[Goal, ...]:
 
 
 def _goals_of_run(ran: dict[str, Any], plan: Plan) -> tuple[Goal, ...]:
-    refused = [answer for answer in ran["answers"] if answer != "0x0000"]
+    refused = sum(count for answer, count in ran["answers"].items() if answer != "0x0000")
     return (
-        Goal("images not answered Success", len(refused), "images", 0),
+        Goal("images not answered Success", refused, "images", 0),
         Goal("studies with a report", ran["reports"], "studies", _studies(plan), at_most=False),
         Goal("processes of the server", ran["processes"], "processes", _PROCESSES, at_most=False),
         Goal("processes with a capability", ran["capable"], "processes", 0),

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +45,8 @@ def main() -> int:
     except NotReady as reason:
         print(f"visit: {reason}", file=sys.stderr)
         return 1
-    print(json.dumps({"seconds_to_ready": seconds, "answers": answers, "reports": came}))
+    seen = {"seconds_to_ready": seconds, "answers": Counter(answers), "reports": came}
+    print(json.dumps(seen))
     return 0
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from load_tests.proof.container import inventory
 from load_tests.proof.container.build import Builder, Image
 from load_tests.proof.container.context import Context
 from load_tests.proof.container.dockerfile import read
@@ -106,6 +107,20 @@ def test_the_user_of_a_container_has_no_capability_and_writes_only_where_it_may(
     said = root.run(["sh", "-c", words], image.environment, user=bare)
     assert said.splitlines() == ["7", "0" * 16]
     assert [path.name for path in volume.iterdir()] == ["y"]
+
+
+def test_what_an_image_should_not_have_is_found(base: Image, context: Context, tmp_path: Path):
+    steps = (
+        "RUN mkdir -p /opt/bin && touch /opt/bin/x86_64-linux-gnu-g++-12 /opt/bin/cc /opt/bin/cat"
+        " && touch /opt/su /opt/open /opt/own && chmod 4755 /opt/su && chmod o+w /opt/open"
+        " && chown 7 /opt/own"
+    )
+    image = build(base, context, tmp_path / "work", f"FROM any\n{steps}\n")
+    root = Root(tuple(image.layers), tmp_path / "work/place", {Path("/usr"): "/usr"})
+    found = inventory.compilers(root, image)
+    assert sorted(found) == ["/opt/bin/cc", "/opt/bin/x86_64-linux-gnu-g++-12"]
+    assert inventory.setuid_files(root, image) == ("/opt/su",)
+    assert sorted(inventory.writable(root, image, User(7, 7))) == ["/opt/open", "/opt/own"]
 
 
 def test_a_step_that_fails_says_so_and_leaves_no_mount(
