@@ -9,7 +9,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
+.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens image-proof proof pythons docs lock sbom wheelhouse audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -51,6 +51,9 @@ capacity: setup ## hosts, GPUs and disks for a day's studies; CAPACITY="--studie
 GPU_PYTHON ?= $(or $(wildcard $(BIN)/python),python3)
 gpu-proof: ## the GPU beside the CPU, and rates on it; GPU="--device cpu --quick", docs/figures/gpu.md
 	@PYTHONPATH=.:preprocessing:server $(GPU_PYTHON) -m load_tests.gpu.run --out load_tests/results $(GPU)
+
+image-proof: setup ## the image of deploy/Dockerfile made and run without docker (root, debootstrap), docs/operate/images.md
+	@$(BIN)/python -m load_tests.proof image air_gap $(PROOF)
 
 goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/models/recipes.md
 	@$(BIN)/python -m load_tests.bench.goldens $(GOLDENS)
@@ -116,8 +119,11 @@ chart: $(CHART)/.set-up ## render the Kubernetes chart to state/chart, lint it, 
 lock: setup $(TOOLS)/.set-up ## pin what .venv holds, with hashes; UPGRADE=1: newer tools and CUDA libraries, too
 	@$(BIN)/python deploy/write_locks.py
 
-sbom: setup $(TOOLS)/.set-up ## packages of the server as CycloneDX, and their licences; dist/, SECURITY.md
+sbom: setup $(TOOLS)/.set-up ## packages of the server as CycloneDX, and their licences, for the wheel; after make lock
 	@$(BIN)/python -m deploy.sbom
+
+wheelhouse: setup ## every wheel of the server in dist/wheelhouse, for a machine without a network
+	@$(BIN)/python -m deploy.wheelhouse
 
 # Fails where a package could not be looked up: "no known flaws" is said of those only that were.
 audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as PyPI has them now; AUDIT="-s osv" asks another database

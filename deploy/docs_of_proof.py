@@ -16,6 +16,8 @@ _TOLD: Final = (
     ("times_full", "times full"),
     ("studies", "studies"),
     ("images_acknowledged", "images acknowledged"),
+    ("packages", "packages in the image"),
+    ("programs", "programs and libraries"),
     ("seconds_from_last_fault_to_quiet", "s to quiet"),
 )
 

@@ -1,8 +1,10 @@
-"""`make sbom`: the packages of the server as CycloneDX JSON, and a table of their licences.
+"""`make sbom`: what a server consists of as CycloneDX JSON, and a table of the licences.
 
-Written to dist/. The packages are those that this environment has of the extras in
-deploy/lock/server.txt, and all of the embedded Triton's environment, with the shared libraries in
-their wheels. Exit status 1: a licence is not in deploy/licences.toml.
+Written to server/hilum/sbom/, so that the wheel and the image bring them (`hilum sbom`). The
+packages are those of the locks: torch for CPU, deploy/lock/server.txt, and the environment of the
+embedded Triton. Each has the SHA-256 of its wheel, and of each program and library in the wheel.
+Exit status 1: a licence is not in deploy/licences.toml, or a bundled library not in
+deploy/native_parts.toml.
 """
 
 from __future__ import annotations
@@ -11,21 +13,23 @@ import json
 import re
 import subprocess
 import sys
-import sysconfig
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
+from zipfile import ZipFile
 
-from deploy.write_locks import LOCKS, ROOT, canonical, closure, declared, triton_pins
+from deploy import wheelhouse
+from deploy.write_locks import FOLDER, ROOT, TRITON, canonical, pins_of
+from hilum import __version__, sbom
 from hilum.triton import installation
 
-SBOM: Final = ROOT / "dist/sbom.cdx.json"
-LICENCES: Final = ROOT / "dist/licences.txt"
 _TOOLS: Final = ROOT / ".venv/tools/bin"
-_PACKAGES: Final = Path(sysconfig.get_path("platlib"))
+_OURS: Final = "hilum-preprocessing"
+_ELF: Final = b"\x7fELF"
 _VALIDATE: Final = """
 import sys
 from cyclonedx.schema import SchemaVersion
@@ -61,18 +65,18 @@ def main() -> int:
     """Exit status 0: written, and every licence is allowed."""
     rules = read_rules()
     try:
+        wheelhouse.fetch()
         document = document_of(rules)
-        _validate(document)
-    except NotWritten as reason:
+        validate(document)
+    except (NotWritten, wheelhouse.NotFetched) as reason:
         print(f"sbom: {reason}", file=sys.stderr)
         return 1
-    SBOM.parent.mkdir(exist_ok=True)
-    SBOM.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     rows = list(licences_of(document))
-    LICENCES.write_text(table(rows), encoding="utf-8")
+    sbom.COMPONENTS.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    sbom.LICENCES.write_text(table(rows), encoding="utf-8")
     print(
-        f"{SBOM.relative_to(ROOT)}: {len(document['components'])} packages, {len(rows)} licences in"
-        f" {LICENCES.relative_to(ROOT)}"
+        f"{sbom.COMPONENTS.relative_to(ROOT)}: {len(document['components'])} packages,"
+        f" {len(rows)} licences in {sbom.LICENCES.relative_to(ROOT)}"
     )
     refused = not_allowed(rows, rules)
     for line in refused:
@@ -86,56 +90,164 @@ def read_rules() -> Rules:
     return Rules(frozenset(found["allowed"]), found["concluded"], found["accepted"])
 
 
-def read_parts() -> list[dict[str, str]]:
+@dataclass(frozen=True, slots=True)
+class Parts:
     """deploy/native_parts.toml."""
-    found: list[dict[str, str]] = tomllib.loads(
-        (ROOT / "deploy/native_parts.toml").read_text(encoding="utf-8")
-    )["part"]
-    return found
+
+    known: tuple[Mapping[str, str], ...]
+    licences: Mapping[str, str]
+
+    def of(self, wheel: Path, own_licences: list[Component]) -> Iterator[Component]:
+        """The programs and libraries in a wheel. Raises NotWritten for a library without a row."""
+        with ZipFile(wheel) as archive:
+            files = {
+                name: archive.read(name) for name in archive.namelist() if _is_elf(archive, name)
+            }
+        self._require_each_once(wheel, files)
+        for name, content in sorted(files.items()):
+            yield {
+                "type": "file",
+                "bom-ref": f"{wheel.name}/{name}",
+                "name": name,
+                "hashes": [_hash(sha256(content).hexdigest())],
+                "licenses": own_licences,
+                **self._row(name),
+            }
+
+    def _require_each_once(self, wheel: Path, files: Iterable[str]) -> None:
+        for part in self.known if wheel.name.startswith("nvidia_pytriton") else ():
+            found = [name for name in files if fnmatch(name, part["file"])]
+            if len(found) != 1:
+                raise NotWritten(
+                    f"{part['file']} of deploy/native_parts.toml is there {len(found)} times: see"
+                    " what the new wheel has"
+                )
+
+    def _row(self, name: str) -> Component:
+        """What is known by hand about a file; empty: it is the package's own."""
+        for part in self.known:
+            if fnmatch(name, part["file"]):
+                return {
+                    "type": "library",
+                    "name": part["name"],
+                    "version": part["version"],
+                    "licenses": _concluded(part["licence"]),
+                    "externalReferences": [{"type": "distribution", "url": part["source"]}],
+                    "evidence": {"occurrences": [{"location": name}]},
+                }
+        library = library_name(name)
+        if library in self.licences:
+            return {"licenses": _concluded(self.licences[library])}
+        if ".libs/" in name:
+            raise NotWritten(
+                f"{name}: a library without a licence; give {library} a row in [library] of"
+                " deploy/native_parts.toml"
+            )
+        return {}
+
+
+def read_parts() -> Parts:
+    """What is known by hand."""
+    found = tomllib.loads((ROOT / "deploy/native_parts.toml").read_text(encoding="utf-8"))
+    return Parts(tuple(found["part"]), found["library"])
+
+
+def library_name(path: str) -> str:
+    """The file's name without what auditwheel and versions add: libpq-e9b5c9ac.so.5.18 → libpq."""
+    return re.split(r"-[0-9a-f]{8}|\.so", path.rpartition("/")[2])[0]
+
+
+def wanted() -> dict[str, dict[str, str]]:
+    """Environment of the server → name → version, as the locks have them."""
+    return {
+        "server": _pins(FOLDER / wheelhouse.TORCH_LOCK) | _pins(FOLDER / "server.txt"),
+        "triton": _pins(TRITON),
+    }
 
 
 def document_of(rules: Rules) -> Component:
-    """The CycloneDX document. Raises NotWritten."""
+    """The CycloneDX document, of the wheels in dist/wheelhouse. Raises NotWritten."""
     if (triton := installation.find()) is None:
         raise NotWritten(f"the embedded Triton is not installed: {installation.COMMAND}")
     document = _environment(Path(sys.executable))
     theirs = _environment(triton.python)
-    kept = {
-        each["bom-ref"]: each
-        for each in (
-            *_wanted(theirs, triton_pins(), triton.packages, rules),
+    pins = wanted()
+    kept: dict[str, Component] = {}
+    for name, seen in (("triton", theirs), ("server", document)):
+        for component in _wanted(seen, pins[name]):
             # A package of both, in one version, is listed as this environment has it.
-            *_wanted(document, closure(declared(LOCKS["server.txt"])), _PACKAGES, rules),
-        )
-    }
-    references = {*kept, document["metadata"]["component"]["bom-ref"]}
+            kept[f"{canonical(component['name'])}=={_release(component)}"] = component
+    parts = read_parts()
+    wheels = wheelhouse.wheels()
+    for component in kept.values():
+        _complete(component, wheels, parts, rules)
+        component["properties"] = _properties(component, pins)
+    root = _root(document)
+    references = {root["bom-ref"], *(part["bom-ref"] for part in root["components"])}
+    references |= {component["bom-ref"] for component in kept.values()}
     links = {each["ref"]: each for each in (*theirs["dependencies"], *document["dependencies"])}
     return {
         **document,
-        "components": list(kept.values()),
+        "metadata": {**document["metadata"], "component": root},
+        "components": [kept[key] for key in sorted(kept)],
         "dependencies": _among(references, list(links.values())),
     }
 
 
-def _wanted(
-    document: Component, names: Iterable[str], packages: Path, rules: Rules
-) -> Iterator[Component]:
-    """The packages of these names, with their parts. `packages`: the folder that has them."""
+def _pins(lock: Path) -> dict[str, str]:
+    return pins_of(lock.read_text(encoding="utf-8"))
+
+
+def _wanted(document: Component, pins: Mapping[str, str]) -> Iterator[Component]:
+    """The packages of these pins. Raises NotWritten where the environment has another one."""
     found = {canonical(component["name"]): component for component in document["components"]}
-    if missing := {*names} - found.keys():
-        raise NotWritten(f"cyclonedx-py does not see {', '.join(sorted(missing))}")
-    for name in names:
-        _complete(found[name], packages, rules)
+    for name, version in pins.items():
+        if name not in found or _release(found[name]) != version:
+            raise NotWritten(
+                f"cyclonedx-py does not see {name} {version}, which a lock names: make setup"
+            )
         yield found[name]
 
 
+def _release(component: Component) -> str:
+    """A local version (+cpu) names a build."""
+    return str(component["version"]).split("+")[0]
+
+
+def _root(document: Component) -> Component:
+    """Hilum itself, and the library of this repository. Their wheels hold this very document."""
+    components = document["components"]
+    (ours,) = (each for each in components if canonical(each["name"]) == _OURS)
+    root: Component = document["metadata"]["component"]
+    return {**root, "version": __version__, "components": [_without_paths(ours)]}
+
+
+def _without_paths(component: Component) -> Component:
+    """Without the folder of the checkout, which is this machine's."""
+    return {key: each for key, each in component.items() if key != "externalReferences"}
+
+
+def _properties(component: Component, pins: Mapping[str, Mapping[str, str]]) -> list[Component]:
+    """In which environments of the server it is."""
+    name = canonical(component["name"])
+    version = _release(component)
+    return [
+        {"name": "hilum:environment", "value": environment}
+        for environment, its_pins in sorted(pins.items())
+        if its_pins.get(name) == version
+    ]
+
+
 def licences_of(document: Component) -> Iterator[tuple[str, str, str]]:
-    """Name, version and licence of each package, and of each part that we know by hand."""
+    """Name, version and licence of each package, and of each part that has another licence."""
     for component in document["components"]:
-        yield canonical(component["name"]), component["version"], _licence(component)
+        own = _licence(component)
+        yield canonical(component["name"]), component["version"], own
         for part in component.get("components", []):
             if "version" in part:
                 yield part["name"], part["version"], _licence(part)
+            elif (licence := _licence(part)) != own or ".libs/" in part["name"]:
+                yield library_name(part["name"]), f"in {canonical(component['name'])}", licence
 
 
 def not_allowed(rows: list[tuple[str, str, str]], rules: Rules) -> list[str]:
@@ -149,7 +261,8 @@ def not_allowed(rows: list[tuple[str, str, str]], rules: Rules) -> list[str]:
 
 def table(rows: list[tuple[str, str, str]]) -> str:
     """Columns for people."""
-    return "".join(f"{name:40} {version:18} {licence}\n" for name, version, licence in sorted(rows))
+    lines = {f"{name:40} {version:22} {licence}\n" for name, version, licence in rows}
+    return "".join(sorted(lines))
 
 
 def _environment(python: Path) -> Component:
@@ -185,55 +298,33 @@ def _among(references: set[str], dependencies: list[Component]) -> list[Componen
     ]
 
 
-def _complete(component: Component, packages: Path, rules: Rules) -> None:
+def _complete(
+    component: Component,
+    wheels: Mapping[tuple[str, str], Path],
+    parts: Parts,
+    rules: Rules,
+) -> None:
     name = canonical(component["name"])
+    if (wheel := wheels.get((name, _release(component)))) is None:
+        raise NotWritten(f"dist/wheelhouse has no wheel of {name} {_release(component)}")
     if not component.get("licenses") and name in rules.concluded:
-        component["licenses"] = [
-            {"license": {"id": rules.concluded[name], "acknowledgement": "concluded"}}
-        ]
-    parts = [*_known_parts(name, packages), *_libraries(component, packages)]
-    known = {each["hashes"][0]["content"] for each in parts if "version" in each}
-    if parts:
-        component["components"] = [
-            each for each in parts if "version" in each or each["hashes"][0]["content"] not in known
-        ]
+        component["licenses"] = _concluded(rules.concluded[name])
+    component["hashes"] = [_hash(wheelhouse.digest(wheel))]
+    if found := list(parts.of(wheel, component.get("licenses", []))):
+        component["components"] = found
 
 
-def _known_parts(name: str, packages: Path) -> Iterator[Component]:
-    """Of deploy/native_parts.toml. Raises NotWritten where the wheel is another one."""
-    if name != "nvidia-pytriton":
-        return
-    for part in read_parts():
-        files = list(packages.glob(part["file"]))
-        if len(files) != 1:
-            raise NotWritten(
-                f"{part['file']} of deploy/native_parts.toml is there {len(files)} times: see what"
-                " the new wheel has"
-            )
-        yield {
-            **_file(files[0], packages),
-            "type": "library",
-            "name": part["name"],
-            "version": part["version"],
-            "licenses": [{"license": {"id": part["licence"], "acknowledgement": "concluded"}}],
-            "externalReferences": [{"type": "distribution", "url": part["source"]}],
-        }
+def _is_elf(archive: ZipFile, name: str) -> bool:
+    with archive.open(name) as file:
+        return file.read(len(_ELF)) == _ELF
 
 
-def _libraries(component: Component, packages: Path) -> Iterator[Component]:
-    """Shared libraries that lie in the folder of the wheel (auditwheel's name for it)."""
-    folder = packages / f"{re.sub(r'[-.]+', '_', component['name'])}.libs"
-    yield from (_file(path, packages) for path in sorted(folder.glob("*.so*")))
+def _hash(value: str) -> Component:
+    return {"alg": "SHA-256", "content": value}
 
 
-def _file(path: Path, packages: Path) -> Component:
-    place = str(path.relative_to(packages))
-    return {
-        "type": "file",
-        "bom-ref": place,
-        "name": place,
-        "hashes": [{"alg": "SHA-256", "content": sha256(path.read_bytes()).hexdigest()}],
-    }
+def _concluded(licence: str) -> list[Component]:
+    return [{"expression": licence, "acknowledgement": "concluded"}]
 
 
 def _licence(component: Component) -> str:
@@ -249,7 +340,8 @@ def _licence(component: Component) -> str:
     return " AND ".join(dict.fromkeys(named or found))
 
 
-def _validate(document: Component) -> None:
+def validate(document: Component) -> None:
+    """By the schema that the CycloneDX library of Python brings. Raises NotWritten."""
     done = subprocess.run(
         [_TOOLS / "python", "-c", _VALIDATE],
         input=json.dumps(document),

@@ -1,4 +1,4 @@
-"""Run, examine, migrate and back up an installation."""
+"""Run, examine, migrate and back up an installation; list its packages."""
 
 from __future__ import annotations
 
@@ -183,3 +183,20 @@ def _backed_up(ledger_url: str, put: Counter[Put]) -> str:
     ledger = "the ledger" if is_copied else "no ledger (dump your PostgreSQL)"
     counts = ", ".join(f"{count} {how}" for how, count in sorted(put.items())) or "none"
     return f"{ledger}, {sum(put.values())} files: {counts}"
+
+
+@app.command()
+@declare_verb(NoVerb("it lists packages, and touches no study"))
+def sbom(
+    licences: Annotated[
+        bool, typer.Option("--licences", help="Their licences, as a table.")
+    ] = False,
+) -> None:
+    """Print the packages of this server as CycloneDX JSON, for a scanner.
+
+    Each package, program and library has its SHA-256 and licence. It is for the locked packages,
+    with torch for CPU.
+    """
+    from hilum.sbom import COMPONENTS, LICENCES  # noqa: PLC0415 - the command has its name
+
+    print((LICENCES if licences else COMPONENTS).read_text(encoding="utf-8"), end="")

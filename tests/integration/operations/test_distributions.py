@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from hilum import sbom
 from hilum.triton import installation
 
 HAS_COMPILER = any(map(shutil.which, ("cc", "gcc", "clang")))
@@ -73,6 +74,12 @@ def test_the_server_brings_the_library_of_its_own_version(wheels: dict[str, Path
 
 def test_the_server_brings_the_lock_of_the_embedded_triton(wheels: dict[str, Path]) -> None:
     assert f"hilum/triton/{installation.LOCK.name}" in names(wheels["hilum"])
+
+
+def test_the_server_brings_the_lists_of_what_it_consists_of(wheels: dict[str, Path]) -> None:
+    with zipfile.ZipFile(wheels["hilum"]) as archive:
+        for path in (sbom.COMPONENTS, sbom.LICENCES):
+            assert archive.read(f"hilum/sbom/{path.name}") == path.read_bytes()
 
 
 def test_the_library_alone_prepares_an_image(wheels: dict[str, Path], tmp_path: Path) -> None:
