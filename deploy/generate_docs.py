@@ -21,22 +21,22 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydicom import uid
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-from deploy.docs_of_capacity import capacity_tables
-from deploy.docs_of_export import export_tables
-from deploy.docs_of_inference import inference_tables
-from deploy.docs_of_ingest import ingest_tables
-from deploy.docs_of_manifest import manifest_tables
-from deploy.docs_of_parity import parity_table
-from deploy.docs_of_peer import peer_table
-from deploy.docs_of_preprocessing import (
+from deploy.tables.capacity import capacity_tables
+from deploy.tables.export import export_tables
+from deploy.tables.inference import inference_tables
+from deploy.tables.ingest import ingest_tables
+from deploy.tables.manifest import manifest_tables
+from deploy.tables.parity import parity_table
+from deploy.tables.peer import peer_table
+from deploy.tables.preprocessing import (
     doubts_table,
     echo_table,
     fields_tables,
     recipes_table,
     traps_table,
 )
-from deploy.docs_of_proof import fleet_table, proof_table
-from deploy.docs_of_senders import senders_table
+from deploy.tables.proof import fleet_table, proof_table
+from deploy.tables.senders import senders_table
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, verbs
 from hilum.models.manifest import terminology
 from hilum.observability import telemetry

@@ -28,7 +28,12 @@ LOCKS: Mapping[str, tuple[str, ...]] = {
     "server.txt": ("embedded", "models", "object-store", "parquet"),
     "dev.txt": ("embedded", "models", "object-store", "parquet", "dev"),
 }
-GROUPS: Final = ("tools", "docs", "chart")  # of pyproject.toml, each in an environment of its own
+GROUPS: Final = (
+    "tools",
+    "docs",
+    "chart",
+    "peers",
+)  # of pyproject.toml, each in an environment of its own
 # torch has two builds of one version, in two indexes: each has a lock of its own. The library for
 # preprocessing is of this repository.
 APART: Final = frozenset({"torch", "hilum-preprocessing"})

@@ -1,6 +1,6 @@
 """One interface, three places: a folder, an S3 server, and a folder by `file://`.
 
-The S3 server is scripted; where moto is installed, its server is a fourth.
+The S3 server is scripted; moto's server, which is not ours, is a fourth.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ def scripted_endpoint() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def moto_endpoint() -> Iterator[str]:
-    pytest.importorskip("moto.server")
     with s3_server() as url:
         httpx.put(f"{url}/{BUCKET}")
         yield url

@@ -26,7 +26,6 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A file system with the empty bucket `images`, whose server the environment names."""
     pytest.importorskip("s3fs")
-    pytest.importorskip("moto.server")
     with s3_server() as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")

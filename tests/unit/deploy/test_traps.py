@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from deploy.docs_of_preprocessing import ROOT, known_traps, named_by_tests
+from deploy.tables.preprocessing import ROOT, known_traps, named_by_tests
 
 FILES = sorted((ROOT / "tests").rglob("test_*.py"))
 

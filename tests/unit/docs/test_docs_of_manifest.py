@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from deploy import generate_docs
-from deploy.docs_of_manifest import TABLES, manifest_tables
+from deploy.tables.manifest import TABLES, manifest_tables
 from hilum.models.manifest.tables import ManifestTable
 
 

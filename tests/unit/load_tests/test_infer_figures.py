@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deploy.docs_of_inference import inference_tables
+from deploy.tables.inference import inference_tables
 from load_tests.infer.figures import Measured, added_ms, as_rows, goals, hop_cpu, ratios
 from load_tests.infer.loops import Window, bare, closed, opened, schedule
 from load_tests.infer.run import QUICK, as_json

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-_RESULT: Final = Path(__file__).resolve().parents[1] / "load_tests/results/bench-parity.json"
+_RESULT: Final = Path(__file__).resolve().parents[2] / "load_tests/results/bench-parity.json"
 _COLUMNS: Final = ("logits", "maps", "sum")
 
 

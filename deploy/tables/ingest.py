@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-RESULT = Path(__file__).resolve().parents[1] / "load_tests/results/bench-ingest.json"
+RESULT = Path(__file__).resolve().parents[2] / "load_tests/results/bench-ingest.json"
 Row = Callable[..., str]
 Figures = Mapping[str, Any]
 _OURS = "hilum"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-_RESULT: Final = Path(__file__).resolve().parents[1] / "load_tests/results/proof.json"
+_RESULT: Final = Path(__file__).resolve().parents[2] / "load_tests/results/proof.json"
 # What says how hard it was; of a street: how much it had taken.
 _TOLD: Final = (
     ("associations", "associations"),

@@ -23,7 +23,7 @@ from hilum_preprocessing.spec.operations import GEOMETRY, INTENSITY
 from hilum_preprocessing.spec.population import Population
 from hilum_preprocessing.spec.source import FixedWindow, Source
 
-ROOT: Final = Path(__file__).resolve().parents[1]
+ROOT: Final = Path(__file__).resolve().parents[2]
 GOLDENS: Final = ROOT / "load_tests/results/goldens.json"
 BENCH_ECHO: Final = ROOT / "load_tests/results/bench-echo.json"
 TRAPS: Final = ROOT / "tests/traps.toml"

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-_RESULT: Final = Path(__file__).resolve().parents[1] / "load_tests/results/load-peer.json"
+_RESULT: Final = Path(__file__).resolve().parents[2] / "load_tests/results/load-peer.json"
 _SYSTEMS: Final = ("plain", "informed", "hilum")
 
 
