@@ -375,7 +375,7 @@ def test_pixels_leave_while_their_study_is_opened_again(
         "hilum.store.retention.policy._may_go", lambda _: [study.c.state == StudyState.CLOSED]
     )
     monkeypatch.setattr(
-        "hilum.store.retention.policy._finished_at", lambda: study.c.last_received_at
+        "hilum.store.retention.policy.finished_at", lambda: study.c.last_received_at
     )
     uids = [FIRST[1], SECOND[1]]
 
