@@ -221,10 +221,11 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     assert found["hilum_processes_ready", ("analyser",)] == 1
     assert found["hilum_archive_free_bytes", ()] > 0
     assert {name for name, _ in found} == set(STATE_GAUGES) - {
+        "hilum_archive_spool_objects",
         "hilum_certificate_expiry_timestamp_seconds",
         "hilum_clock_offset_seconds",
         *(name for name in STATE_GAUGES if name.startswith("hilum_campaign_")),
-    }, "no certificate of ours, no end of it; no clock but the host's; no campaign"
+    }, "no object store; no certificate, no end of it; no clock but the host's; no campaign"
 
 
 def test_a_dead_mount_has_no_room_and_does_not_end_the_scrape(rig: Rig, tmp_path: Path) -> None:

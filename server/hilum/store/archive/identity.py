@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from hilum.store.archive.directory_sync import sync_folder
+
 FILE_NAME: Final = "hilum-archive.json"
 
 
@@ -66,9 +68,14 @@ def begin_identity(root: Path, installation: str) -> ArchiveIdentity:
         return known
     drawn = drawn_identity(installation)
     part = root / f".{FILE_NAME}.{uuid.uuid4().hex}"
-    part.write_bytes(drawn.dump())
     try:
+        # An identity that a power cut left empty would keep every host from starting.
+        with part.open("wb") as stream:
+            stream.write(drawn.dump())
+            stream.flush()
+            os.fsync(stream.fileno())
         _name(part, root / FILE_NAME)
+        sync_folder(root)
     finally:
         part.unlink(missing_ok=True)
     return read_identity(root) or drawn
