@@ -13,12 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, delete, insert, text
+from sqlalchemy import create_engine, delete, insert
 
 from hilum.errors import ConfigurationError
-from hilum.services.upgrade import migrate_at_rest, patiently
+from hilum.services.upgrade import migrate_at_rest
 from hilum.settings import Api, Models, Receive, Settings, Site
-from hilum.store.migrations.revision import REVISION, current_revision, require_revision
+from hilum.store.migrations.revision import REVISION, current_revision
 from hilum.store.schema.tables import process
 from hilum.supervisor.supervisor import Supervisor
 from testing.serving import free_ports
@@ -111,38 +111,3 @@ def test_nor_under_one_of_another_host(
             connection.execute(delete(process))
     assert migrate_at_rest(settings) == REVISION
     engine.dispose()
-
-
-def test_a_migration_that_waits_goes_on_when_the_last_server_has_ended(settings: Settings) -> None:
-    """As the Job of the Kubernetes chart, beside roles of the version before that are stopping."""
-    url = older_sqlite(settings.site.state_dir, "0003")
-    settings.run_dir.mkdir()
-    said = list[str]()
-    with (settings.run_dir / "supervisor-listener.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-
-        def stop(problem: str) -> None:
-            said.append(problem)
-            fcntl.flock(lock, fcntl.LOCK_UN)
-
-        assert patiently(lambda: migrate_at_rest(settings), 60.0, stop) == REVISION
-    assert len(said) == 1
-    assert "at revision 0003" in said[0]
-    assert current_revision(url) == REVISION
-
-
-def test_a_wait_ends_with_the_last_problem(settings: Settings) -> None:
-    older_sqlite(settings.site.state_dir, "0003")
-    with pytest.raises(ConfigurationError, match=f"needs {REVISION}"):
-        patiently(lambda: require_revision(settings.ledger_url), 0.0, lambda _: None)
-
-
-def test_a_ledger_of_a_newer_version_is_not_waited_for(settings: Settings) -> None:
-    """After `helm rollback`: no time mends it."""
-    url = older_sqlite(settings.site.state_dir, "0003")
-    engine = create_engine(url)
-    with engine.begin() as connection:
-        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    engine.dispose()
-    with pytest.raises(ConfigurationError, match="of a newer version"):
-        patiently(lambda: require_revision(url), 3600.0, lambda _: None)
