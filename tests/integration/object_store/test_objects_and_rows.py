@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -198,6 +199,26 @@ def test_each_host_takes_what_its_dead_listeners_left_in_its_spool(site: StoreSi
     assert any("another host" in str(row) for row in site.rows("SELECT value FROM installation"))
     assert site.rows("SELECT path FROM instance") == [(place_of(file),)]
     assert site.stored() == {place_of(file)}
+
+
+def test_hosts_that_share_a_spool_take_files_of_the_dead_once_and_leave_those_of_the_living(
+    site: StoreSite,
+) -> None:
+    files = [site.receive(f"1.2.3.{number}") for number in range(1, 7)]
+    for folder, some in (("gone-listener-9", files[:5]), ("other-listener-0", files[5:])):
+        left = site.archive.root / "unindexed" / folder
+        left.mkdir()
+        for file in some:
+            file.rename(left / file.name)
+    keepers = [Housekeeper(site.settings, clock=lambda: time.time() + 90.0) for _ in range(2)]
+    with site.archive.held("other-listener-0"), ThreadPoolExecutor(2) as hosts:
+        list(hosts.map(lambda keeper: keeper.turn(), keepers))
+    for keeper in keepers:
+        keeper.stop()
+    assert site.stored() == {place_of(file) for file in files[:5]}
+    assert sorted(site.rows("SELECT path FROM instance")) == sorted(
+        (place_of(file),) for file in files[:5]
+    )
 
 
 def test_an_object_without_a_row_gets_one_on_any_host(

@@ -21,10 +21,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"settings": 'ledger.url = "postgresql+psycopg://hilum:secret@db/hilum"\n'},
         "name a Secret in ledger.secret.name",
     ),
-    "an object store": (
-        {"settings": '[archive]\nurl = "s3://images/hilum"\n'},
-        "settings: [archive] needs a spool on a disk that outlives its pod",
-    ),
     "a token in a ConfigMap": (
         {"settings": '[api]\ntoken = "hilum_secret"\n'},
         "give it by secretEnv",
