@@ -5,6 +5,7 @@ The socket listens before the process starts, so no client has to wait, and it o
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import shutil
@@ -48,7 +49,9 @@ def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive:
 @functools.cache
 def _migrated_ledger() -> Path:
     """An empty ledger, migrated once a test run."""
-    file = Path(tempfile.mkdtemp(prefix="hilum-ledger-")) / "ledger.sqlite"
+    folder = Path(tempfile.mkdtemp(prefix="hilum-ledger-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    file = folder / "ledger.sqlite"
     migrate(f"sqlite:///{file}")
     with sqlite3.connect(file) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
