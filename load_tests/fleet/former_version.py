@@ -27,7 +27,10 @@ class FormerVersion:
     def unpack(self) -> str:
         """The last commit without the newest migration; why not, or empty."""
         (newest,) = (REPOSITORY / _MIGRATIONS).glob(f"{REVISION}_*.py")
-        first = _git("log", "--diff-filter=A", "--format=%H", "--", str(newest)).split()
+        # A merge may have brought it, perhaps under a new number: so merges count as one change.
+        first = _git(
+            "log", "-m", "--first-parent", "--diff-filter=A", "--format=%H", "--", str(newest)
+        ).split()
         if not first or not _git("rev-parse", "--verify", "--quiet", f"{first[-1]}^"):
             return "the history of the repository is not here"
         done = subprocess.run(
