@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,10 +17,21 @@ from hilum.errors import ConfigurationError
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.consistency import archive_of, begin_archive, require_archive
 from hilum.store.archive.identity import FILE_NAME, begin_identity, read_identity
+from hilum.triton import seccomp
 from tests.support.ledger.ledgers import migrated_sqlite
 
 OURS = "7f3c0c62-7b5a-4b8e-9d53-0d4d7d1d2c11"
 THEIRS = "e1a8d6aa-2f37-4c46-8b5b-6e3c0a4f9b22"
+
+
+WITHOUT_HARD_LINKS = """
+import sys
+from pathlib import Path
+from hilum.store.archive.identity import begin_identity
+from hilum.triton.seccomp import Denial, restrict
+restrict([Denial(call, int(sys.argv[2])) for call in ("link", "linkat")])
+print(begin_identity(Path(sys.argv[1]), sys.argv[3]).archive)
+"""
 
 
 def ledger_in(folder: Path, namespace: str) -> str:
@@ -37,6 +51,23 @@ def test_the_first_host_draws_the_identity_and_all_others_see_it(tmp_path: Path)
     with ThreadPoolExecutor(8) as hosts:
         drawn = list(hosts.map(lambda _: begin_identity(tmp_path, OURS), range(8)))
     assert len(set(drawn)) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+@pytest.mark.skipif(
+    not (seccomp.is_available() and seccomp.is_installed(seccomp.LIBRARY)),
+    reason="system calls are made to fail by libseccomp",
+)
+@pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
+def test_an_archive_on_a_file_system_without_hard_links_has_an_identity(
+    tmp_path: Path, error: int
+) -> None:
+    command = [sys.executable, "-c", WITHOUT_HARD_LINKS, str(tmp_path), str(error), OURS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = read_identity(tmp_path)
+    assert found is not None
+    assert (found.installation, found.archive) == (OURS, done.stdout.strip())
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 

@@ -6,7 +6,6 @@ archive itself, so that two archives of one installation differ.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import uuid
@@ -83,8 +82,9 @@ def begin_identity(root: Path, installation: str) -> ArchiveIdentity:
 
 def _name(part: Path, file: Path) -> None:
     """Give the file its name, if no other host has done so."""
-    with contextlib.suppress(FileExistsError):
-        try:
-            os.link(part, file)
-        except PermissionError:  # a file system without hard links
-            part.rename(file)
+    try:
+        os.link(part, file)
+    except FileExistsError:
+        return
+    except OSError:  # no hard links here: EPERM, on CIFS EOPNOTSUPP, on FUSE ENOSYS
+        part.rename(file)
