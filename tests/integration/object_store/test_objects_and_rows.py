@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.receive.headers.patient import Patient
 from hilum.receive.indexing.indexer import Indexer
@@ -91,6 +93,26 @@ def test_a_store_that_is_away_refuses_no_objects_and_rows_follow(site: StoreSite
     indexer.stop(10.0)
     assert list(site.archive.unindexed()) == []
     assert len(site.stored()) == 3
+
+
+def test_while_the_ledger_is_away_an_object_is_put_once_and_the_store_is_not_what_is_waited_for(
+    site: StoreSite,
+) -> None:
+    file = site.receive("1.2.3.1")
+    with sqlite3.connect(site.settings.site.state_dir / "ledger.sqlite") as ledger:
+        ledger.execute("ALTER TABLE instance RENAME TO away")
+    with pytest.raises(SQLAlchemyError):
+        site.index(file)
+    requests = site.server.requests.copy()
+    busy_until = site.archive.busy_until
+    with pytest.raises(SQLAlchemyError):
+        site.index(file)
+    assert site.server.requests == requests
+    assert site.archive.busy_until == busy_until, "else the listener would never refuse"
+    with sqlite3.connect(site.settings.site.state_dir / "ledger.sqlite") as ledger:
+        ledger.execute("ALTER TABLE away RENAME TO instance")
+    assert site.index(file) == [RecordOutcome.NEW]
+    assert site.stored() == {place_of(file)}
 
 
 def test_a_duplicate_leaves_no_second_object(site: StoreSite) -> None:

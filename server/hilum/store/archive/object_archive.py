@@ -77,6 +77,7 @@ class ObjectArchive(Archive):
         self._threads: ThreadPoolExecutor | None = None
         self._thread_creation = threading.Lock()
         self._ours_until = 0.0  # the marker was read, and was ours
+        self._awaiting_rows: set[str] = set()  # places of objects that were put from this spool
         self._at_work = 0
         self._counting = threading.Lock()
         self._worked_until = 0.0
@@ -158,26 +159,24 @@ class ObjectArchive(Archive):
     def place_all(self, files: Collection[Path | str]) -> set[Path | str]:
         """Put objects into the store, some at once, and return those that are there now.
 
-        A file whose name is taken by other bytes is logged, and stays in the spool. Raises
-        StoreAway when the others have been tried, and OSError of a file.
+        While their rows wait for the ledger, none is put again. A file whose name is taken by other
+        bytes is logged, and stays in the spool. Raises StoreAway when the others have been tried,
+        and OSError of a file.
         """
-        with self._watched():
-            self._require_ours()
-            placed = [
-                file
-                for file, is_placed in zip(files, self._each(self._put, files), strict=True)
-                if is_placed
-            ]
-            if placed:
+        if new := [file for file in files if place_of(file) not in self._awaiting_rows]:
+            with self._watched():
+                self._require_ours()
+                self._each(self._put, new)
                 self._client.sync()
-        return set(placed)
+        return {file for file in files if place_of(file) in self._awaiting_rows}
 
     def place(self, file: Path | str) -> bool:
         """Put one object into the store."""
         return bool(self.place_all([file]))
 
-    def _put(self, file: Path | str) -> bool:
-        return self._put_as(place_of(file), file)
+    def _put(self, file: Path | str) -> None:
+        if self._put_as(place := place_of(file), file):
+            self._awaiting_rows.add(place)
 
     def _put_as(self, key: str, file: Path | str) -> bool:
         began = time.monotonic()
@@ -196,7 +195,7 @@ class ObjectArchive(Archive):
     def settle(self, file: Path | str, *, is_placed: bool = False) -> None:
         """Delete the file of the spool, after its row was committed."""
         if is_placed or self.place(file):
-            Path(file).unlink(missing_ok=True)
+            self._leave_spool(file)
 
     def take_back(self, file: Path) -> None:
         """Fetch an object from its place back to the unindexed objects of this process."""
@@ -221,13 +220,17 @@ class ObjectArchive(Archive):
             if self._put_as(quarantine_path(place), file):
                 self._client.sync()
                 self._client.delete([place])
-                Path(file).unlink(missing_ok=True)
+                self._leave_spool(file)
 
     def discard(self, file: Path | str) -> None:
         """Delete an object whose bytes are kept elsewhere."""
         with self._watched():
             self._require_ours()
             self._client.delete([place_of(file)])
+        self._leave_spool(file)
+
+    def _leave_spool(self, file: Path | str) -> None:
+        self._awaiting_rows.discard(place_of(file))
         Path(file).unlink(missing_ok=True)
 
     # Objects in the store
