@@ -157,6 +157,15 @@ def test_removed_objects_are_gone_for_all_hosts(archive: Archive, elsewhere: Arc
     assert not any(archive.exists(path) for path in paths)
 
 
+def test_objects_behind_many_that_are_not_there_are_removed_as_well(archive: Archive) -> None:
+    absent = [f"00/{number:02x}/absent.dcm" for number in range(30)]
+    there = [stored(archive, b"%d" % number) for number in range(3)]
+    assert not any(
+        isinstance(found, OSError) for found in archive.remove_all(absent + there).values()
+    )
+    assert list(archive.placed()) == []
+
+
 def test_an_object_in_quarantine_is_found_and_listed(archive: Archive, elsewhere: Archive) -> None:
     file = received(archive)
     archive.place_all([file])

@@ -117,15 +117,14 @@ class ObjectClient:
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects, many in one request; those that are not there are passed over."""
-        if self._folder is not None:
-            for key in keys:
-                (self._folder / key).unlink(missing_ok=True)
-            return
         try:
             obstore.delete(self._store, list(keys))
         except FileNotFoundError as error:
             if cause_of(str(error)) == "no_bucket":
                 raise StoreAway("no_bucket") from None
+            if len(keys) > 1:  # not of S3: the first that is not there has ended the request
+                for key in keys:
+                    self.delete([key])
         except (BaseError, OSError, ValueError) as error:
             raise _away(error) from None
 
