@@ -97,6 +97,30 @@ def test_a_lasting_trouble_leaves_the_file_in_the_spool_with_its_cause(
     assert archive.problem == ""
 
 
+def test_a_store_that_hangs_is_not_waited_for_by_each_object(
+    server: ScriptedS3, archive: ObjectArchive
+) -> None:
+    files = [received(archive) for _ in range(24)]  # eight are put at once
+    before = server.requests["PUT"]
+    server.fail("PUT", "hang")
+    with pytest.raises(StoreAway):
+        archive.place_all(files)
+    assert server.requests["PUT"] - before < 24
+    server.mend()
+    assert archive.place_all(files) == set(files)
+
+
+def test_a_file_that_cannot_be_read_is_no_trouble_of_the_store(
+    archive: ObjectArchive,
+) -> None:
+    bad = received(archive)
+    good = received(archive)
+    bad.unlink()
+    bad.symlink_to("/proc/self/mem")  # EIO, as a bad sector
+    assert archive.place_all([bad, good]) == {good}
+    assert archive.problem == ""
+
+
 def test_a_put_whose_answer_is_lost_meets_its_own_object(
     server: ScriptedS3, archive: ObjectArchive
 ) -> None:

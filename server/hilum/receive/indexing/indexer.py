@@ -33,7 +33,7 @@ from hilum.receive.indexing.priority_folder import with_priority_of_folder
 from hilum.receive.statuses import CannotUnderstand
 from hilum.receive.threads import start_thread
 from hilum.settings import Settings
-from hilum.store.archive.archive import Archive
+from hilum.store.archive.archive import LOST, Archive
 from hilum.store.ledger import Ledger, RecordOutcome
 
 _log = telemetry.logger("receive")
@@ -50,9 +50,7 @@ _MAXIMUM_BACKLOG = 10_000
 # other files are read again.
 _MAXIMUM_KNOWN = 1_000
 _PATIENCE_SECONDS = 60.0
-# A retry at once would not help, and one such file must not delay the others.
-_LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
-_CLOSED = frozenset({errno.EACCES, errno.EPERM})  # the same, for a file of another user
+_CLOSED = frozenset({errno.EACCES, errno.EPERM})  # as LOST, for a file of another user
 File = Path | str
 """Text for incoming files (see `Archive.place`), a Path for files found by a scan."""
 _NOTHING: Mapping[File, Instance] = MappingProxyType({})
@@ -94,7 +92,7 @@ def index(
     quarantine, and so does one that the ledger refuses for its content. `known`: files that need
     not be read again. `left_behind`: those of a process that died (see Arrival).
     """
-    lost = _LOST | _CLOSED if left_behind else _LOST
+    lost = LOST | _CLOSED if left_behind else LOST
     described = {
         file: instance
         for file in files

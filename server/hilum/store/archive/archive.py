@@ -39,6 +39,8 @@ ALIGNED_BYTES = 64 << 10
 _FOLDERS = "[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]"
 _PART = ".part"
 _COMPLETE = ".dcm"
+LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+"""Errors of one file: a retry at once would not help, and it must not delay the others."""
 # Objects of the same minutes share a folder, because a new folder costs more than to receive an
 # object. All folders are used in a year.
 _FOLDER_SECONDS = 8 * 60

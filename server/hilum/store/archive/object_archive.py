@@ -16,13 +16,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 from uuid import uuid4
 
 from hilum.observability import telemetry
 from hilum.store.archive.archive import (
+    LOST,
     Archive,
     place_of,
     place_of_quarantined,
@@ -160,8 +161,8 @@ class ObjectArchive(Archive):
         """Put objects into the store, some at once, and return those that are there now.
 
         While their rows wait for the ledger, none is put again. A file whose name is taken by other
-        bytes is logged, and stays in the spool. Raises StoreAway when the others have been tried,
-        and OSError of a file.
+        bytes, or that cannot be read, is logged and stays in the spool. Raises StoreAway; what was
+        put until then is not put again.
         """
         if new := [file for file in files if place_of(file) not in self._awaiting_rows]:
             with self._watched():
@@ -187,6 +188,16 @@ class ObjectArchive(Archive):
                 "name_taken",
                 key=key,
                 advice="other bytes are in the store under this name; the file stays in unindexed",
+            )
+            return False
+        except OSError as error:
+            if error.errno not in LOST:
+                raise
+            _log.error(
+                "unreadable",
+                file=Path(file).name,
+                problem=error.strerror,
+                advice="left in unindexed for the next start",
             )
             return False
         telemetry.ARCHIVE_UPLOAD_SECONDS.observe(time.monotonic() - began)
@@ -397,13 +408,18 @@ class ObjectArchive(Archive):
     # Requests
 
     def _each(self, work: Callable[[T], R], items: Collection[T]) -> list[R]:
-        """Return the results, some worked on at once; raise the first error when all have ended."""
+        """Return the results, some worked on at once.
+
+        Raises the first error when the work that has begun is over. The rest is left: a store that
+        is away would let each request wait for its whole time.
+        """
         if len(items) == 1:
             return [work(item) for item in items]
         futures = [self._pool().submit(work, item) for item in items]
-        errors = [error for future in futures if (error := future.exception()) is not None]
-        if errors:
-            raise errors[0]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        for future in futures:
+            future.cancel()
+        wait(futures)
         return [future.result() for future in futures]
 
     def _pool(self) -> ThreadPoolExecutor:

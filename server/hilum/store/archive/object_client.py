@@ -26,7 +26,6 @@ from hilum.store.archive.store_errors import StoreAway, cause_of
 _BACKOFF_SECONDS: Final = (0.2, 5.0)  # the first pause, and the longest
 _MAXIMUM_RETRIES: Final = 50  # the time ends them, not their number
 _CONNECT_SECONDS: Final = 5.0
-_COMPARED_BYTES: Final = 1 << 20
 _KEYS: Final[Mapping[str, str]] = {
     "aws_access_key_id": "access_key_id",
     "aws_secret_access_key": "secret_access_key",
@@ -55,19 +54,15 @@ class ObjectClient:
         """Store the file, never in the place of another object.
 
         The store verifies a checksum (SHA-256). The same bytes under this name are ours, from
-        before a crash or from a request whose answer was lost. Raises KeyTaken, OSError.
+        before a crash or from a request whose answer was lost. Raises KeyTaken, StoreAway, and
+        OSError of the file.
         """
-        try:
-            obstore.put(self._store, key, file, mode="create", use_multipart=False)
-        except AlreadyExistsError:
-            if not self._holds(key, file):
-                raise KeyTaken(f"other bytes are in the store under {key}") from None
-        except (BaseError, OSError, ValueError) as error:
-            file.stat()  # it may be the file that is gone
-            raise _away(error) from None
+        content = file.read_bytes()
+        if not self.put_bytes(key, content) and not self._holds(key, content):
+            raise KeyTaken(f"other bytes are in the store under {key}")
 
     def put_bytes(self, key: str, content: bytes) -> bool:
-        """Store a small object; False: there is one of this name."""
+        """Store an object; False: there is one of this name."""
         try:
             obstore.put(self._store, key, content, mode="create", use_multipart=False)
         except AlreadyExistsError:
@@ -144,19 +139,12 @@ class ObjectClient:
         if self._folder is not None:
             sync_file_system(self._folder)
 
-    def _holds(self, key: str, file: Path) -> bool:
-        """Return whether the object has the bytes of the file."""
+    def _holds(self, key: str, content: bytes) -> bool:
+        """Return whether the object has these bytes."""
         try:
-            stored = self.read(key)
+            return bytes(self.read(key)) == content
         except FileNotFoundError:  # two requests for one name at once: the store refused both
             raise StoreAway("server_error") from None
-        with file.open("rb") as ours:
-            position = 0
-            while chunk := ours.read(_COMPARED_BYTES):
-                if stored[position : position + len(chunk)] != chunk:
-                    return False
-                position += len(chunk)
-        return position == len(stored)
 
 
 def _away(error: Exception) -> StoreAway:
