@@ -19,7 +19,7 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.domain import Priority
-from hilum.errors import Retry
+from hilum.errors import ConfigurationError, Retry
 from hilum.observability import telemetry
 from hilum.receive.indexing.recovery import abandoned, recover
 from hilum.services.forgotten_studies import Forgetting, rows_before
@@ -27,6 +27,7 @@ from hilum.services.launch_spec import process_name
 from hilum.settings import Retention as RetentionSettings
 from hilum.settings import Settings
 from hilum.store.archive.archives import open_archive
+from hilum.store.archive.consistency import begin_archive
 from hilum.store.database.engines import open_engine
 from hilum.store.installation.known_time import Believed, KnownTime, counter
 from hilum.store.ledger import Ledger
@@ -173,7 +174,7 @@ class Housekeeper:
 
     def turn(self) -> None:
         """Delete all that may be deleted now, batch after batch."""
-        if not self._archive.is_there:
+        if not self._is_there():
             _log.warning(
                 "archive_missing",
                 folder=self._archive.address,
@@ -184,6 +185,17 @@ class Housekeeper:
             self._look_after_all()
         elif self._archive.is_remote:  # no other host sees this one's spool
             self._look_after_spool()
+
+    def _is_there(self) -> bool:
+        """Return whether the archive is there.
+
+        A new object store that was away when this server started gets its marker now.
+        """
+        if (is_there := self._archive.is_there) or not self._archive.is_remote:
+            return is_there
+        with contextlib.suppress(ConfigurationError):  # the ledger names objects of another one
+            begin_archive(self._installation.ledger_url, self._archive)
+        return self._archive.is_there
 
     def _look_after_all(self) -> None:
         problems = dict(_problems_of_clock(self._time.look()))

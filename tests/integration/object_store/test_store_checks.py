@@ -13,8 +13,11 @@ from hilum.settings import Settings
 from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import begin_archive, require_archive, require_ledger
 from hilum.store.archive.identity import FILE_NAME
+from hilum.store.archive.store_errors import StoreAway
+from hilum.store.ledger import RecordOutcome
 from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.check import Check, unless_refused
+from hilum.supervisor.housekeeping import Housekeeper
 from testing.network.scripted_s3 import SECRET_KEY, ScriptedS3, scripted_s3
 from tests.support.server.store_site import PREFIX, StoreSite, settings_on
 
@@ -129,6 +132,31 @@ def test_a_listener_begins_while_the_store_is_away_and_puts_its_objects_later(
     site.index(file)
     assert len(site.stored()) == 1
     site.ledger.close()
+
+
+def test_a_new_store_that_was_away_at_the_start_is_begun_when_it_answers(
+    server: ScriptedS3, tmp_path: Path
+) -> None:
+    server.stop()
+    site = StoreSite(server, tmp_path / "state")
+    file = site.receive("1.2.3.1")
+    server.start()
+    with pytest.raises(StoreAway, match="marker"):
+        site.index(file)
+    housekeeper = Housekeeper(site.settings)
+    housekeeper.turn()
+    housekeeper.stop()
+    assert site.index(file) == [RecordOutcome.NEW]
+    site.ledger.close()
+
+
+def test_an_emptied_bucket_gets_no_marker_from_the_housekeeper(site: StoreSite) -> None:
+    site.index(site.receive("1.2.3.1"))
+    site.server.bucket.clear()
+    housekeeper = Housekeeper(site.settings)
+    housekeeper.turn()
+    housekeeper.stop()
+    assert site.server.bucket == {}
 
 
 def test_a_prefix_of_another_installation_stops_the_start(
