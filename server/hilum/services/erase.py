@@ -16,7 +16,14 @@ from hilum.domain import JSON
 from hilum.errors import ConfigurationError
 from hilum.libraries import silence_libraries
 from hilum.observability import telemetry
-from hilum.receive.headers.patient import HeaderOwner, OneStudy, Patient, is_file_of, is_object_of
+from hilum.receive.headers.patient import (
+    BEGINNING_BYTES,
+    HeaderOwner,
+    OneStudy,
+    Patient,
+    is_file_of,
+    is_object_of,
+)
 from hilum.receive.statuses import CannotUnderstand
 from hilum.settings import Settings
 from hilum.store.admin.erase import Erased, Erasure
@@ -281,19 +288,12 @@ def _left(erasure: Erasure, archive: Archive, owner: HeaderOwner) -> list[str]:
 
 
 def _is_stored_of(archive: Archive, path: str, owner: HeaderOwner) -> bool | None:
-    """Return whether the object of a row is the owner's; None: unknown. Raises StoreAway.
-
-    Of an object store its first part is read, and the rest where that is not enough.
-    """
+    """Return whether the object of a row is the owner's; None: unknown. Raises StoreAway."""
     try:
-        with archive.local(path, is_header_enough=True) as file:
-            answer = _is_of(file, owner)
-        if answer is None and archive.is_remote:
-            with archive.local(path) as file:
-                answer = _is_of(file, owner)
+        with archive.local(path, first_bytes=BEGINNING_BYTES) as file:
+            return _is_of(file, owner)
     except FileNotFoundError:
         return False
-    return answer
 
 
 def _is_of(file: Path, owner: HeaderOwner) -> bool | None:

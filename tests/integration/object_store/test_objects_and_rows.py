@@ -199,6 +199,13 @@ def test_an_erasure_deletes_objects_and_those_in_quarantine(site: StoreSite) -> 
     assert site.stored() == {place_of(other)}
 
 
+def test_an_erasure_finds_the_patient_behind_a_long_element(site: StoreSite) -> None:
+    site.index(site.receive("1.2.3.1", private=bytes(300_000)))
+    site.index(site.receive("1.2.3.1", private=bytes(300_000), pixels=OTHER_PIXELS))
+    erase(site.settings, Patient("P1", None))
+    assert site.stored() == set()
+
+
 def test_an_erasure_says_what_is_left_while_the_store_is_away(site: StoreSite) -> None:
     site.index(site.receive("1.2.3.1"))
     site.server.fail("POST", "denied")

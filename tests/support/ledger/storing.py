@@ -57,6 +57,7 @@ def data_set(
     pixels: bytes = bytes(range(256)) * 64,
     patient_id: bytes = b"P1",
     order: bytes = b"",
+    private: bytes = b"",
 ) -> bytes:
     """A small DX data set in explicit little endian, as bytes of our own making."""
     return b"".join(
@@ -65,6 +66,7 @@ def data_set(
             uid_element(0x00080018, uid),
             element(0x00080050, b"SH", order) if order else b"",
             element(0x00080060, b"CS", b"DX"),
+            element(0x00091001, b"OB", private) if private else b"",
             element(0x00100020, b"LO", patient_id),
             uid_element(0x0020000D, study),
             uid_element(0x0020000E, f"{study}.1"),

@@ -24,7 +24,7 @@ _ACCESSION_NUMBER = 0x00080050
 _PATIENT_ID = 0x00100020
 _ISSUER = 0x00100021
 _STUDY_INSTANCE_UID = 0x0020000D
-_BEGINNING_BYTES = 1 << 20
+BEGINNING_BYTES = 1 << 20
 
 
 class HeaderOwner(Protocol):
@@ -109,7 +109,7 @@ def is_file_of(file: Path, owner: HeaderOwner) -> bool:
     Raises CannotUnderstand, OSError.
     """
     with file.open("rb") as stream:
-        return is_object_of(stream.read(_BEGINNING_BYTES), owner)
+        return is_object_of(stream.read(BEGINNING_BYTES), owner)
 
 
 def is_object_of(encoded: bytes, owner: HeaderOwner) -> bool:
@@ -127,7 +127,7 @@ def is_object_of(encoded: bytes, owner: HeaderOwner) -> bool:
 
 def _inflated(data_set: memoryview) -> bytes:
     try:
-        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, _BEGINNING_BYTES)
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, BEGINNING_BYTES)
     except zlib.error:
         raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
 

@@ -337,12 +337,12 @@ class Archive:
         return self.locate(path).stat().st_size
 
     @contextlib.contextmanager
-    def local(self, path: str, *, is_header_enough: bool = False) -> Iterator[Path]:
+    def local(self, path: str, *, first_bytes: int | None = None) -> Iterator[Path]:
         """Yield a path at which the bytes of a row's object can be read in this block.
 
-        `is_header_enough`: the file may be cut behind its first part. Raises FileNotFoundError.
+        `first_bytes`: the file may be cut behind so many. Raises FileNotFoundError.
         """
-        del is_header_enough  # an object store need not send the rest
+        del first_bytes  # an object store need not send the rest
         yield self.locate(path)
 
     def source(self, path: str) -> Path | bytes:

@@ -43,7 +43,6 @@ from hilum.store.archive.store_errors import StoreAway
 
 _PROBE: Final = "hilum-probe"
 _COMPLETE: Final = ".dcm"
-_HEADER_BYTES: Final = 256 << 10
 _BELIEVED_SECONDS: Final = 30.0  # until the marker is read again before an upload
 
 _log = telemetry.logger("store")
@@ -328,16 +327,15 @@ class ObjectArchive(Archive):
         raise RuntimeError(f"{path} has no path in an object store")
 
     @contextlib.contextmanager
-    def local(self, path: str, *, is_header_enough: bool = False) -> Iterator[Path]:
+    def local(self, path: str, *, first_bytes: int | None = None) -> Iterator[Path]:
         """Yield a file with the bytes of the object, in memory or in the spool.
 
-        `is_header_enough`: it may be cut behind its first part.
+        `first_bytes`: it may be cut behind so many.
         """
         if waiting := self._waiting(path):
             yield waiting[0]
             return
-        count = _HEADER_BYTES if is_header_enough else None
-        with held_in_memory(self._content(path, count)) as file:
+        with held_in_memory(self._content(path, first_bytes)) as file:
             yield file
 
     def source(self, path: str) -> Path | bytes:
