@@ -25,7 +25,7 @@ from xml.sax.saxutils import escape, unescape
 
 from testing.serving import free_ports
 
-Fault = Literal["slow_down", "full", "error", "lost", "cut", "hang", "other_bytes", "denied"]
+Fault = Literal["slow_down", "full", "error", "lost", "cut", "hang", "denied"]
 ACCESS_KEY = "hilum-key"
 SECRET_KEY = "hilum-secret-of-the-store"  # noqa: S105 - of a server that verifies none
 REGION = "us-east-1"
@@ -43,12 +43,16 @@ _REFUSALS: dict[str, tuple[int, str]] = {
 
 @dataclass
 class ScriptedS3:
-    """The server's state. `objects`: by bucket, then by key. `requests`: counts by method."""
+    """The server's state. `objects`: by bucket, then by key. `requests`: counts by method.
+
+    `may_list`: these credentials have s3:ListBucket.
+    """
 
     objects: dict[str, dict[str, bytes]] = field(default_factory=lambda: {BUCKET: {}})
     requests: Counter[str] = field(default_factory=Counter)
     log: list[tuple[str, str]] = field(default_factory=list)
     clock_ahead: timedelta = timedelta()
+    may_list: bool = True
     region: str = REGION
     port: int = field(default_factory=lambda: free_ports(1)[0])
     _faults: list[tuple[str, Fault, int]] = field(default_factory=list)
@@ -228,6 +232,9 @@ class _Handler(BaseHTTPRequestHandler):
         )
 
     def _get(self, objects: dict[str, bytes], key: str) -> None:
+        if not self.s3.may_list and key not in objects:  # Amazon does not say what is missing
+            self._refuse(403, "AccessDenied")
+            return
         if not key:
             self._list(objects)
             return
@@ -235,14 +242,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(404, "NoSuchKey")
             return
         content = objects[key]
-        if self.fault == "other_bytes":
-            content = content[:-1]
         headers = {
             "ETag": '"x"',
             "Last-Modified": time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime()),
         }
         if found := re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range") or ""):
             first, last = int(found[1]), min(int(found[2]), len(content) - 1)
+            if first > last:
+                self._refuse(416, "InvalidRange")
+                return
             headers["Content-Range"] = f"bytes {first}-{last}/{len(content)}"
             self._answer(206, content[first : last + 1], headers)
             return

@@ -66,6 +66,10 @@ def _without_rights_to_delete(server: ScriptedS3) -> None:
     server.fail("POST", "denied")
 
 
+def _without_rights_to_list(server: ScriptedS3) -> None:
+    server.may_list = False
+
+
 def _full(server: ScriptedS3) -> None:
     server.fail("PUT", "full")
 
@@ -82,6 +86,7 @@ def _of_another_installation(server: ScriptedS3) -> None:
         (_with_another_clock, "RequestTimeTooSkewed", "NTP"),
         (_without_rights_to_put, "refuses these credentials", "PutObject"),
         (_without_rights_to_delete, "refuses these credentials", "DeleteObject"),
+        (_without_rights_to_list, "refuses these credentials", "ListBucket"),
         (_full, "full", "space"),
         (_of_another_installation, "another installation", "archive.url"),
         (ScriptedS3.stop, "does not answer", "the network"),

@@ -355,7 +355,10 @@ class ObjectArchive(Archive):
             file.close()
 
     def probe(self) -> None:
-        """Put, read and delete a small object. Raises StoreAway."""
+        """Put, read and delete a small object, and look for it in vain. Raises StoreAway.
+
+        Without the right to list, a store refuses to say that an object is missing.
+        """
         key = f"{_PROBE}/{uuid4().hex}"
         with self._watched():
             self._client.put_bytes(key, b"hilum")
@@ -363,6 +366,7 @@ class ObjectArchive(Archive):
                 self._client.read(key)
             finally:
                 self._client.delete([key])
+            self._size(key)
 
     def _content(self, path: str, first: int | None = None) -> memoryview:
         for key in (path, _other_side(path), path):  # it may be moved between the first two looks
