@@ -117,6 +117,15 @@ def test_a_settled_object_waits_no_longer(archive: Archive, elsewhere: Archive) 
     fetched.close()
 
 
+def test_an_empty_object_is_no_trouble_of_its_archive(archive: Archive, elsewhere: Archive) -> None:
+    path = stored(archive, b"")
+    assert elsewhere.size_of(path) == 0
+    with elsewhere.local(path, first_bytes=100) as file:
+        assert file.read_bytes() == b""
+    assert elsewhere.remove(path) == 0
+    assert not elsewhere.exists(path)
+
+
 def test_another_process_is_given_a_path_or_the_bytes(archive: Archive) -> None:
     source = archive.source(stored(archive))
     content = source if isinstance(source, bytes) else source.read_bytes()

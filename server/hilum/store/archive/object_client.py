@@ -26,6 +26,7 @@ from hilum.store.archive.store_errors import StoreAway, cause_of
 _BACKOFF_SECONDS: Final = (0.2, 5.0)  # the first pause, and the longest
 _MAXIMUM_RETRIES: Final = 50  # the time ends them, not their number
 _CONNECT_SECONDS: Final = 5.0
+_OF_EMPTY: Final = "InvalidRange"  # an empty object has no first byte (416)
 _KEYS: Final[Mapping[str, str]] = {
     "aws_access_key_id": "access_key_id",
     "aws_secret_access_key": "secret_access_key",
@@ -85,23 +86,14 @@ class ObjectClient:
 
     def read_first(self, key: str, count: int) -> memoryview:
         """Return the first bytes of an object, at most `count`."""
-        try:
-            options: Any = {"range": (0, count)}
-            return memoryview(obstore.get(self._store, key, options=options).bytes())
-        except (BaseError, OSError, ValueError) as error:
-            raise _missing_or_away(error, key) from None
+        return self._beginning(key, count)[0]
 
     def size_of(self, key: str) -> int:
         """Return the size in bytes.
 
         By a request for a first byte: a HEAD could not tell a missing bucket from a missing object.
         """
-        try:
-            options: Any = {"range": (0, 1)}
-            answer = obstore.get(self._store, key, options=options)
-            return int(answer.meta["size"])
-        except (BaseError, OSError, ValueError) as error:
-            raise _missing_or_away(error, key) from None
+        return self._beginning(key, 1)[1]
 
     def copy(self, key: str, target: str) -> None:
         """Copy an object within the store."""
@@ -138,6 +130,17 @@ class ObjectClient:
         """Make all that was put durable; a store has done that before it answered."""
         if self._folder is not None:
             sync_file_system(self._folder)
+
+    def _beginning(self, key: str, count: int) -> tuple[memoryview, int]:
+        """Return the first bytes of an object, and its whole size."""
+        try:
+            options: Any = {"range": (0, count)}
+            answer = obstore.get(self._store, key, options=options)
+            return memoryview(answer.bytes()), int(answer.meta["size"])
+        except (BaseError, OSError, ValueError) as error:
+            if _OF_EMPTY in str(error):
+                return memoryview(b""), 0
+            raise _missing_or_away(error, key) from None
 
     def _holds(self, key: str, content: bytes) -> bool:
         """Return whether the object has these bytes."""
