@@ -117,6 +117,14 @@ def test_a_settled_object_waits_no_longer(archive: Archive, elsewhere: Archive) 
     fetched.close()
 
 
+def test_an_object_is_read_to_its_end_while_it_is_settled(archive: Archive) -> None:
+    file = received(archive)
+    archive.place_all([file])
+    with archive.local(place_of(file)) as path:
+        archive.settle(file, is_placed=True)
+        assert path.read_bytes() == b"bytes of an image"
+
+
 def test_an_empty_object_is_no_trouble_of_its_archive(archive: Archive, elsewhere: Archive) -> None:
     path = stored(archive, b"")
     assert elsewhere.size_of(path) == 0

@@ -332,11 +332,15 @@ class ObjectArchive(Archive):
 
         `first_bytes`: it may be cut behind so many.
         """
-        if waiting := self._waiting(path):
-            yield waiting[0]
-            return
-        with held_in_memory(self._content(path, first_bytes)) as file:
-            yield file
+        with contextlib.ExitStack() as held:
+            yield self._readable(path, first_bytes, held)
+
+    def _readable(self, path: str, first: int | None, held: contextlib.ExitStack) -> Path:
+        for file in self._waiting(path):
+            with contextlib.suppress(FileNotFoundError):  # it was settled; later it stays open
+                number = held.enter_context(file.open("rb")).fileno()
+                return Path(f"/proc/{os.getpid()}/fd/{number}")
+        return held.enter_context(held_in_memory(self._content(path, first)))
 
     def source(self, path: str) -> Path | bytes:
         """Return the object's bytes, for another process."""
