@@ -24,13 +24,16 @@ OURS = "7f3c0c62-7b5a-4b8e-9d53-0d4d7d1d2c11"
 THEIRS = "e1a8d6aa-2f37-4c46-8b5b-6e3c0a4f9b22"
 
 
-WITHOUT_HARD_LINKS = """
+WITH_CALLS_THAT_FAIL = """
 import sys
 from pathlib import Path
 from hilum.store.archive.identity import begin_identity
 from hilum.triton.seccomp import Denial, restrict
-restrict([Denial(call, int(sys.argv[2])) for call in ("link", "linkat")])
-print(begin_identity(Path(sys.argv[1]), sys.argv[3]).archive)
+restrict([Denial(call, int(sys.argv[2])) for call in sys.argv[4:]])
+try:
+    print(begin_identity(Path(sys.argv[1]), sys.argv[3]).archive)
+except OSError as error:
+    sys.exit(str(error))
 """
 
 
@@ -54,21 +57,36 @@ def test_the_first_host_draws_the_identity_and_all_others_see_it(tmp_path: Path)
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
 
 
-@pytest.mark.skipif(
+NEEDS_SECCOMP = pytest.mark.skipif(
     not (seccomp.is_available() and seccomp.is_installed(seccomp.LIBRARY)),
     reason="system calls are made to fail by libseccomp",
 )
+
+
+def begun_where_fails(folder: Path, error: int, *calls: str) -> subprocess.CompletedProcess[str]:
+    """Begin the identity in a process whose system calls of these names fail."""
+    command = [sys.executable, "-c", WITH_CALLS_THAT_FAIL, str(folder), str(error), OURS]
+    return subprocess.run([*command, *calls], capture_output=True, text=True, check=False)
+
+
+@NEEDS_SECCOMP
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
 def test_an_archive_on_a_file_system_without_hard_links_has_an_identity(
     tmp_path: Path, error: int
 ) -> None:
-    command = [sys.executable, "-c", WITHOUT_HARD_LINKS, str(tmp_path), str(error), OURS]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = begun_where_fails(tmp_path, error, "link", "linkat")
     assert done.returncode == 0, done.stderr
     found = read_identity(tmp_path)
     assert found is not None
     assert (found.installation, found.archive) == (OURS, done.stdout.strip())
     assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+
+
+@NEEDS_SECCOMP
+def test_a_full_disk_is_said_with_the_folder_of_the_archive(tmp_path: Path) -> None:
+    done = begun_where_fails(tmp_path, errno.ENOSPC, "fsync")
+    assert (done.returncode, str(tmp_path / FILE_NAME) in done.stderr) == (1, True), done.stderr
+    assert list(tmp_path.iterdir()) == [], "the next start begins anew"
 
 
 def test_an_archive_of_another_installation_takes_no_object(tmp_path: Path) -> None:
@@ -113,5 +131,5 @@ def test_an_empty_mount_point_is_no_archive(tmp_path: Path) -> None:
 
 def test_a_broken_identity_is_said_with_its_file(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text("{}")
-    with pytest.raises(OSError, match=FILE_NAME):
+    with pytest.raises(OSError, match=f"remove it.*{FILE_NAME}"):
         read_identity(tmp_path)

@@ -55,7 +55,11 @@ def read_identity(root: Path) -> ArchiveIdentity | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise OSError(0, "it is not the identity of an archive", str(file)) from error
+        problem = (
+            "it is not the identity of an archive; if that of this ledger is mounted there, remove"
+            " it, and it is written anew"
+        )
+        raise OSError(0, problem, str(file)) from error
 
 
 def begin_identity(root: Path, installation: str) -> ArchiveIdentity:
@@ -75,6 +79,9 @@ def begin_identity(root: Path, installation: str) -> ArchiveIdentity:
             os.fsync(stream.fileno())
         _name(part, root / FILE_NAME)
         sync_folder(root)
+    except OSError as error:
+        error.filename = str(root / FILE_NAME)  # a write names no file: which disk is full?
+        raise
     finally:
         part.unlink(missing_ok=True)
     return read_identity(root) or drawn
