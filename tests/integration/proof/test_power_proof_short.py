@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hilum.settings.archive import ArchiveSection
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.durable_rename import (
     Durability,
@@ -15,6 +16,8 @@ from hilum.store.archive.durable_rename import (
     durable_rename_of,
     mount_of,
 )
+from hilum.store.archive.object_archive import ObjectArchive
+from hilum.store.archive.object_client import ObjectClient
 from hilum.triton import runtime
 from load_tests.proof.listeners.power import cut_power
 from load_tests.proof.part import Plan
@@ -53,6 +56,15 @@ def in_order(folder: Path) -> DurableRename:
     rename = durable_rename_of(folder)
     assert rename.syncs == 1
     return rename
+
+
+def test_the_marker_of_a_store_in_a_folder_outlives_a_cut(disk: PowerDisk, tmp_path: Path) -> None:
+    section = ArchiveSection(url=f"file://{tmp_path}/disk/store")
+    archive = ObjectArchive(tmp_path / "spool", client=ObjectClient(section), serial=lambda: "7")
+    archive.make()
+    disk.cut()
+    disk.restore()
+    assert archive.is_there
 
 
 def test_what_an_archive_has_committed_outlives_a_cut(disk: PowerDisk, tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ class ObjectArchive(Archive):
             raise StoreAway("empty")
         with self._watched():
             self._client.put_bytes(FILE_NAME, drawn_identity(serial).dump())
+            self._client.sync()
             self._require_ours()
 
     def identity(self) -> ArchiveIdentity | None:
