@@ -110,6 +110,21 @@ def test_a_store_that_hangs_is_not_waited_for_by_each_object(
     assert archive.place_all(files) == set(files)
 
 
+def test_after_an_error_objects_are_put_one_at_a_time(
+    server: ScriptedS3, archive: ObjectArchive
+) -> None:
+    files = [received(archive) for _ in range(8)]
+    server.fail("PUT", "hang")
+    with pytest.raises(StoreAway):
+        archive.place_all(files)
+    server.log.clear()
+    with pytest.raises(StoreAway):
+        archive.place_all(files)
+    assert len({key for method, key in server.log if method == "PUT"}) == 1
+    server.mend()
+    assert archive.place_all(files) == set(files)
+
+
 def test_a_file_that_cannot_be_read_is_no_trouble_of_the_store(
     archive: ObjectArchive,
 ) -> None:

@@ -415,12 +415,14 @@ class ObjectArchive(Archive):
     # Requests
 
     def _each(self, work: Callable[[T], R], items: Collection[T]) -> list[R]:
-        """Return the results, some worked on at once.
+        """Return the results, some worked on at once; one at a time after an error of the store.
+
+        On a slow line objects that are sent at once may all come too late, and would again.
 
         Raises the first error when the work that has begun is over. The rest is left: a store that
         is away would let each request wait for its whole time.
         """
-        if len(items) == 1:
+        if len(items) == 1 or self.problem:
             return [work(item) for item in items]
         futures = [self._pool().submit(work, item) for item in items]
         wait(futures, return_when=FIRST_EXCEPTION)
