@@ -161,8 +161,8 @@ class ObjectArchive(Archive):
         """Put objects into the store, some at once, and return those that are there now.
 
         While their rows wait for the ledger, none is put again. A file whose name is taken by other
-        bytes, or that cannot be read, is logged and stays in the spool. Raises StoreAway; what was
-        put until then is not put again.
+        bytes, or that cannot be read, is logged and stays in the spool. Raises StoreAway; those
+        that were put until then are not put again.
         """
         if new := [file for file in files if place_of(file) not in self._awaiting_rows]:
             with self._watched():
