@@ -16,25 +16,22 @@ machine does not.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import os
 import re
-import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.durable_rename import Durability
 from load_tests.load.measure import Goal, circumstances
+from load_tests.load.turns import median_of_turns, record_turns, turns_parser
 from load_tests.proof.power_disk import PowerDisk
 from load_tests.proof.small_disk import may_mount
 from testing.serving import REPOSITORY
@@ -60,15 +57,10 @@ class Turn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 they do not, 2 this file system does not count."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--objects", type=int, default=240, help="of each turn (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    parser = turns_parser(__doc__, _RESULT, objects=240)
     parser.add_argument(
         "--folder", type=Path, help="on the file system to be measured (one made for it)"
     )
-    parser.add_argument("--result", type=Path, default=_RESULT, help="(%(default)s)")
     options = parser.parse_args(arguments)
     before = circumstances()
     with _ground(options.folder) as folder:
@@ -90,18 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for way in _WAYS
         ]
     goals = [_goal(at_once, turns) for at_once in _AT_ONCE]
-    _show(turns, goals)
-    said = {
-        "what": "journal commits an object of 0.5 MB, in turns",
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        **before,
-    }
-    rows = [asdict(turn) for turn in turns]
-    options.result.write_text(
-        json.dumps({**said, "turns": rows, "goals": [goal.as_json() for goal in goals]}, indent=1)
-        + "\n"
-    )
-    return 0 if all(goal.holds for goal in goals) else 1
+    _show(turns)
+    about = {"what": "journal commits an object of 0.5 MB, in turns"}
+    return record_turns(options.result, about, before, turns, goals)
 
 
 @contextlib.contextmanager
@@ -153,43 +136,30 @@ def _put(archive: Archive) -> Path:
 
 def _goal(at_once: int, turns: Sequence[Turn]) -> Goal:
     """One at a time they are halved; together they may share them either way."""
-    ratio = _median(turns, "strict", at_once, "commits_per_object") / _median(
-        turns, "auto", at_once, "commits_per_object"
+    strict, auto = (
+        median_of_turns(turns, "commits_per_object", way=way, at_once=at_once) for way in _WAYS
     )
     least = 1.9 if at_once == 1 else 1.0
     return Goal(
         f"{at_once} at once: journal commits an object, two syncs / one",
-        ratio,
+        strict / auto,
         "times",
         least,
         at_most=False,
     )
 
 
-def _median(turns: Sequence[Turn], way: str, at_once: int, name: str) -> float:
-    return float(
-        statistics.median(
-            getattr(turn, name) for turn in turns if (turn.way, turn.at_once) == (way, at_once)
-        )
-    )
-
-
-def _show(turns: Sequence[Turn], goals: Sequence[Goal]) -> None:
+def _show(turns: Sequence[Turn]) -> None:
     for at_once in _AT_ONCE:
         for way in _WAYS:
             commits, speed = (
-                _median(turns, way, at_once, name)
+                median_of_turns(turns, name, way=way, at_once=at_once)
                 for name in ("commits_per_object", "objects_per_second")
             )
             print(
                 f"{at_once:2} at once, {way:5}  {commits:5.2f} commits an object  {speed:6.0f}"
                 " objects/s"
             )
-    for goal in goals:
-        print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (>="
-            f" {goal.goal:g})"
-        )
 
 
 if __name__ == "__main__":

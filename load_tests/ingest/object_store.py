@@ -11,9 +11,7 @@ are those of a network that costs nothing, and of a server in Python.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import multiprocessing
 import os
 import socket
@@ -22,8 +20,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +30,7 @@ from hilum.store.archive.archive import Archive, place_of
 from hilum.store.archive.object_archive import ObjectArchive
 from hilum.store.archive.object_client import ObjectClient
 from load_tests.load.measure import Goal, circumstances
+from load_tests.load.turns import median_of_turns, record_turns, turns_parser
 from testing.network.scripted_s3 import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, ScriptedS3
 from testing.serving import REPOSITORY
 
@@ -57,14 +56,9 @@ class Turn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 they do not."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--objects", type=int, default=24, help="of each turn (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    parser = turns_parser(__doc__, _RESULT, objects=24)
     parser.add_argument("--url", default="", help="of a store that is there")
     parser.add_argument("--endpoint", default="", help="of that store")
-    parser.add_argument("--result", type=Path, default=_RESULT, help="(%(default)s)")
     options = parser.parse_args(arguments)
     before = circumstances()
     with (
@@ -80,19 +74,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for turn in _turns(archives[way], way, at_once, options.objects)
         ]
     goals = list(_goals(turns))
-    _show(turns, goals)
-    said = {
+    _show(turns)
+    about = {
         "what": "an image of 10 MB into the archive and out of it, folder beside object store",
         "store": options.url or "a server of ours on loopback",
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        **before,
     }
-    rows = [asdict(turn) for turn in turns]
-    options.result.write_text(
-        json.dumps({**said, "turns": rows, "goals": [goal.as_json() for goal in goals]}, indent=1)
-        + "\n"
-    )
-    return 0 if all(goal.holds for goal in goals) else 1
+    return record_turns(options.result, about, before, turns, goals)
 
 
 @contextlib.contextmanager
@@ -199,39 +186,23 @@ def _measured(
     return Turn(what, way, at_once, wall, cpu)
 
 
-def _median(turns: Sequence[Turn], what: str, way: str, at_once: int, name: str) -> float:
-    return float(
-        statistics.median(
-            getattr(turn, name)
-            for turn in turns
-            if (turn.what, turn.way, turn.at_once) == (what, way, at_once)
-        )
-    )
-
-
 def _goals(turns: Sequence[Turn]) -> Iterator[Goal]:
-    cpu = _median(turns, "in", "folder", 1, "cpu_ms")
-    yield Goal("folder, in: CPU an image", cpu, "ms", 1.0)
+    cpu = partial(median_of_turns, turns, "cpu_ms", at_once=1)
+    yield Goal("folder, in: CPU an image", cpu(what="in", way="folder"), "ms", 1.0)
     for what, most in (("in", 40.0), ("out", 40.0)):
-        added = _median(turns, what, "store", 1, "cpu_ms") - _median(
-            turns, what, "folder", 1, "cpu_ms"
-        )
+        added = cpu(what=what, way="store") - cpu(what=what, way="folder")
         yield Goal(f"store, {what}: CPU added to an image of 10 MB", added, "ms", most)
 
 
-def _show(turns: Sequence[Turn], goals: Sequence[Goal]) -> None:
+def _show(turns: Sequence[Turn]) -> None:
     for what in ("in", "out"):
         for at_once in _AT_ONCE:
             for way in _WAYS:
                 wall, cpu = (
-                    _median(turns, what, way, at_once, name) for name in ("wall_ms", "cpu_ms")
+                    median_of_turns(turns, name, what=what, way=way, at_once=at_once)
+                    for name in ("wall_ms", "cpu_ms")
                 )
                 print(f"{what:3} {at_once} at once, {way:6}  {wall:7.1f} ms  {cpu:6.1f} ms CPU")
-    for goal in goals:
-        print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (<="
-            f" {goal.goal:g})"
-        )
 
 
 if __name__ == "__main__":
