@@ -25,13 +25,15 @@ from xml.sax.saxutils import escape, unescape
 
 from testing.serving import free_ports
 
-Fault = Literal["slow_down", "full", "error", "lost", "cut", "hang", "denied"]
+Fault = Literal["slow_down", "full", "error", "lost", "cut", "hang", "stall", "trickle", "denied"]
 ACCESS_KEY = "hilum-key"
 SECRET_KEY = "hilum-secret-of-the-store"  # noqa: S105 - of a server that verifies none
 REGION = "us-east-1"
 BUCKET = "images"
 _SKEW = timedelta(minutes=15)
 _PAGE = 1000
+_PIECES = 8
+_PAUSE_SECONDS = 0.3
 _SCOPE = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/s3/")
 _REFUSALS: dict[str, tuple[int, str]] = {
     "slow_down": (503, "SlowDown"),
@@ -311,7 +313,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body[: len(body) // 2])
             self.close_connection = True
             return
+        if self.fault == "stall":
+            self.wfile.write(body[: len(body) // 2])
+            self.s3.wait_released()
+        if self.fault == "trickle":
+            self._trickle(body)
+            return
         self.wfile.write(body)
+
+    def _trickle(self, body: bytes) -> None:
+        """Send the body in pieces, with pauses."""
+        size = len(body) // _PIECES + 1
+        for begin in range(0, len(body), size):
+            time.sleep(_PAUSE_SECONDS)
+            self.wfile.write(body[begin : begin + size])
 
 
 @contextlib.contextmanager

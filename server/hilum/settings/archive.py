@@ -75,7 +75,10 @@ class ArchiveSection(Section):
         30.0,
         gt=0,
         le=300,
-        description="Limit for one request, and for its repetitions after errors of the store.",
+        description=(
+            "Limit for one request, and for its repetitions after errors of the store. A download"
+            " may take ten times as long, while its bytes come."
+        ),
     )
     transfers: int = Field(
         8,

@@ -159,6 +159,21 @@ def test_other_bytes_under_the_name_are_never_replaced(
     assert taken.exists()
 
 
+def test_a_download_may_be_slow_but_may_not_stop(
+    server: ScriptedS3, archive: ObjectArchive
+) -> None:
+    file = received(archive)
+    archive.place_all([file])
+    archive.settle(file, is_placed=True)
+    server.fail("GET", "trickle", times=1)  # longer than the limit of a request
+    fetched = archive.fetch(place_of(file))
+    assert fetched.path.read_bytes() == b"bytes of an image"
+    fetched.close()
+    server.fail("GET", "stall")
+    with pytest.raises(StoreAway):
+        archive.fetch(place_of(file))
+
+
 def test_an_answer_that_is_cut_is_never_taken_for_the_object(
     server: ScriptedS3, archive: ObjectArchive
 ) -> None:

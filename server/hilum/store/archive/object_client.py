@@ -26,6 +26,7 @@ from hilum.store.archive.store_errors import StoreAway, cause_of
 _BACKOFF_SECONDS: Final = (0.2, 5.0)  # the first pause, and the longest
 _MAXIMUM_RETRIES: Final = 50  # the time ends them, not their number
 _CONNECT_SECONDS: Final = 5.0
+_DOWNLOADS: Final = 10  # times the limit of other requests, while bytes come
 _OF_EMPTY: Final = "InvalidRange"  # an empty object has no first byte (416)
 _KEYS: Final[Mapping[str, str]] = {
     "aws_access_key_id": "access_key_id",
@@ -172,7 +173,8 @@ def _open(settings: ArchiveSection, folder: Path | None) -> Any:  # noqa: ANN401
         return LocalStore(prefix=folder, mkdir=True)
     seconds = timedelta(seconds=settings.timeout_seconds)
     client: Any = {
-        "timeout": seconds,
+        "timeout": _DOWNLOADS * seconds,
+        "read_timeout": seconds,  # to the answer, and for each pause in it
         "connect_timeout": min(seconds, timedelta(seconds=_CONNECT_SECONDS)),
         "allow_http": settings.endpoint.startswith("http://"),
     }
