@@ -100,12 +100,33 @@ def test_a_start_is_refused_while_another_machine_works_under_the_name(ledger_ur
 
 
 def test_a_machine_that_died_under_the_name_stops_no_start(ledger_url: str) -> None:
-    """As a container that is started again: its former life has left a heartbeat."""
+    """As a container that is started again: its former life has left a heartbeat.
+
+    It is deleted. Else the server that starts would not be ready for some seconds.
+    """
     ledger = Ledger(ledger_url)
     beat(ledger, HostFacts(machine="a former life"))
     stopped = threading.Event()
     stopped.set()  # nobody waits
     require_own_name(ledger, stopped)
+    assert ledger.hosts() == []
+    ledger.close()
+
+
+def test_another_server_of_this_machine_is_not_taken_for_the_dead_one(ledger_url: str) -> None:
+    """After the machine has started again it has the process number of the dead one."""
+    ledger = Ledger(ledger_url)
+    beat(ledger, HostFacts(machine="before the reboot"))
+
+    class Waiting(threading.Event):
+        """The wait of the start; another server of this machine begins in it."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout
+            beat(ledger, HostFacts(machine=machine()))
+            return False
+
+    require_own_name(ledger, Waiting())
     ledger.close()
 
 
