@@ -16,6 +16,7 @@ NO_ARCHIVE: Final = "none"
 """In place of an archive's identity: the host sees no archive of this installation."""
 SILENT_ARCHIVE: Final = "silent"
 """In place of an archive's identity: it cannot be read, or does not answer."""
+_NOT_SHOWN: Final = ("facts", "is_alone")
 
 
 class HostFault(StrEnum):
@@ -79,7 +80,8 @@ class Host:
     """A server of the installation: its supervisor's last heartbeat.
 
     `age_seconds`: since that heartbeat, with the host's clock error taken off. `processes`: those
-    of this server's host that are alive, by role; `ready`: those that can work.
+    of this server's host that are alive, by role; `ready`: those that can work. `is_alone`: no
+    other machine writes the same heartbeat.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Host:
     facts: HostFacts
     processes: Mapping[str, int] = field(default_factory=dict)
     ready: Mapping[str, int] = field(default_factory=dict)
+    is_alone: bool = True
 
     @property
     def key(self) -> tuple[str, str]:
@@ -140,7 +143,7 @@ def host_items(hosts: Sequence[Host], tolerance_seconds: float) -> list[dict[str
     problems = host_problems(hosts, tolerance_seconds)
     return [
         {
-            **{name: value for name, value in asdict(host).items() if name != "facts"},
+            **{name: value for name, value in asdict(host).items() if name not in _NOT_SHOWN},
             **{name: value for name, value in asdict(host.facts).items() if name != "machine"},
             "settings_digest": host.facts.settings_digest,
             "is_alive": host.is_alive,
@@ -193,8 +196,8 @@ def _names(alive: Sequence[Host]) -> Iterator[HostProblem]:
             for other in alive
             if is_namesake(host, other) or is_namesake(other, host)
         }
-        if others:
-            detail = f"{len(others) + 1} machines have this name, and take each other's leases"
+        if others or not host.is_alone:
+            detail = f"{max(len(others), 1) + 1} machines have this name, and take each other's leases"
             yield _problem(HostFault.NAME, host, detail, advice)
 
 

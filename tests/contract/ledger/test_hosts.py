@@ -33,10 +33,12 @@ def settings_of(url: str, folder: Path, **sections: Any) -> Settings:
     return Settings(site=Site(state_dir=folder), ledger=LedgerSection(url=url), **sections)
 
 
-def beat(ledger: Ledger, facts: HostFacts, host: str = "", pid: int = 7) -> None:
+def beat(
+    ledger: Ledger, facts: HostFacts, host: str = "", pid: int = 7, *, is_ready: bool = True
+) -> None:
     """Write the heartbeat of a supervisor, of another host where one is named."""
     name = f"{host or os.uname().nodename}:supervisor:{pid}"
-    ledger.beat(name, "supervisor", pid, started_at=1.0, is_ready=True, facts=facts)
+    ledger.beat(name, "supervisor", pid, started_at=1.0, is_ready=is_ready, facts=facts)
     if host:
         change(
             ledger,
@@ -161,6 +163,7 @@ def test_a_running_server_says_that_another_machine_had_its_name_before(
 def test_machines_with_equal_process_numbers_hear_of_each_other(
     ledger_url: str, tmp_path: Path
 ) -> None:
+    """They write one row. Metrics, and so the alert, are about what it says."""
     ledger = Ledger(ledger_url)
     monitor = HostMonitor(settings_of(ledger_url, tmp_path), "api")
     monitor.look(ledger, is_ours=False)
@@ -168,6 +171,10 @@ def test_machines_with_equal_process_numbers_hear_of_each_other(
     monitor._next_look = 0.0
     monitor.look(ledger, is_ours=False)
     assert "the process number" in monitor.problem
+    beat(ledger, monitor.facts(ledger), is_ready=not monitor.problem)
+    (problem,) = host_problems(ledger.hosts(), 2.0)
+    assert problem.fault is HostFault.NAME
+    assert problem.detail.startswith("2 machines have this name")
     ledger.close()
 
 
