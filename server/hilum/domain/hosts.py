@@ -197,7 +197,9 @@ def _names(alive: Sequence[Host]) -> Iterator[HostProblem]:
             if is_namesake(host, other) or is_namesake(other, host)
         }
         if others or not host.is_alone:
-            detail = f"{max(len(others), 1) + 1} machines have this name, and take each other's leases"
+            detail = (
+                f"{max(len(others), 1) + 1} machines have this name, and take each other's leases"
+            )
             yield _problem(HostFault.NAME, host, detail, advice)
 
 

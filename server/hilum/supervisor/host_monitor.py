@@ -180,9 +180,7 @@ def require_own_name(ledger: Ledger, stop: threading.Event) -> None:
         problem=f"another machine was {own.host} a moment ago",
     )
     stop.wait(_WATCH_SECONDS)
-    if any(
-        host.beat_at != before.get(host.name, host.beat_at) for host in _namesakes(ledger, own)
-    ):
+    if any(host.beat_at != before.get(host.name, host.beat_at) for host in _namesakes(ledger, own)):
         advice = (
             "Give each host a name of its own (hostnamectl, or the container's hostname); `hilum"
             " hosts` shows them."
