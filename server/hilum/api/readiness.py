@@ -129,7 +129,7 @@ def _hosts(facts: ReadinessFacts) -> ReadinessCheck:
         for problem in host_problems(facts.hosts, facts.clock_tolerance_seconds)
         if facts.host is None or problem.key == (facts.host, facts.machine)
     ]
-    count = len({host.facts.machine for host in facts.hosts if host.is_alive})
+    count = len({host.key for host in facts.hosts if host.is_alive})
     detail = "; ".join(
         [f"{count} alive", *(f"{problem.host}: {problem.detail}" for problem in problems)]
     )

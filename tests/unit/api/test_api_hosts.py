@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from hilum.domain import HostFacts
+from hilum.api.readiness import ReadinessFacts, checks
+from hilum.domain import Host, HostFacts
+from hilum.settings import Receive
 from tests.support.server.api_client import Rig, open_rig
 
 OWN = "this machine"
@@ -49,6 +51,16 @@ def test_a_wrong_clock_is_a_note_and_keeps_the_role_ready(clock_differs: Rig) ->
     assert check["detail"].startswith("1 alive; ")
     assert check["detail"].endswith(": its clock is 12 s ahead of the ledger's")
     assert "NTP" in check["advice"]
+
+
+def test_machines_whose_identity_is_hidden_are_counted_by_their_names() -> None:
+    """In a sandbox all of them have the same, empty, one."""
+    alive = [
+        Host(name, name, 1, 1.0, 1.0, 0.0, HostFacts(roles="listener")) for name in ("ai1", "ai2")
+    ]
+    facts = ReadinessFacts(None, None, Receive(), hosts=alive)
+    (check,) = (check for check in checks("receive", facts) if check.name == "hosts")
+    assert check.detail == "2 alive"
 
 
 def test_metrics_tell_the_clock_of_each_host_and_count_faults(clock_differs: Rig) -> None:
