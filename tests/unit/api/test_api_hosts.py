@@ -70,6 +70,15 @@ def test_metrics_tell_the_clock_of_each_host_and_count_faults(clock_differs: Rig
     assert 'hilum_host_problems{fault="name"} 0.0' in text
 
 
+def test_metrics_say_nothing_of_hosts_while_the_ledger_is_away(clock_differs: Rig) -> None:
+    """A zero would say that all is well."""
+    for file in clock_differs.folder.glob("ledger.sqlite*"):
+        file.rename(file.with_name(f"{file.name}.away"))
+    text = clock_differs.client.get("/metrics").text
+    assert "hilum_ledger_up 0.0" in text
+    assert "hilum_host_problems{" not in text
+
+
 def test_rest_shows_hosts_with_their_faults_and_processes(clock_differs: Rig) -> None:
     (host,) = clock_differs.get("/api/v1/queues")["hosts"]
     assert (host["roles"], host["version"], host["is_alive"]) == ("listener", "1.0.0", True)
