@@ -390,8 +390,8 @@ def certificate_alert() -> dict[str, dict[str, str]]:
         "exp_annotations": {
             "summary": "The certificate of [receive] expires in 29d 0h 0m 0s",
             "description": (
-                "Others refuse it from then on. Put a new one in its place; no restart is needed."
-                " `hilum check` says its day."
+                "TLS with it fails from then on. Put a new one in its place; [triton],"
+                " [audit.syslog] and [archive] need a restart then. `hilum check` says its day."
             ),
         },
     }
