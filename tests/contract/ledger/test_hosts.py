@@ -6,18 +6,22 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from hilum.domain import HostFacts, HostFault, host_problems
+from hilum.domain import SILENT_ARCHIVE, HostFacts, HostFault, host_problems
 from hilum.errors import ConfigurationError
 from hilum.services import roles
 from hilum.services.host_report import host_facts, machine
 from hilum.services.launch_spec import process_name
 from hilum.settings import LedgerSection, Settings, Site
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.consistency import begin_archive
+from hilum.store.archive.identity import FILE_NAME
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from hilum.store.schema import tables
@@ -25,6 +29,7 @@ from hilum.supervisor.checks.hosts import other_hosts
 from hilum.supervisor.host_monitor import HostMonitor, require_own_name
 from tests.support.ledger.database import change
 from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.machine.waiting import wait_for
 from tests.support.server.commands import hilum
 
 
@@ -175,6 +180,51 @@ def test_machines_with_equal_process_numbers_hear_of_each_other(
     (problem,) = host_problems(ledger.hosts(), 2.0)
     assert problem.fault is HostFault.NAME
     assert problem.detail.startswith("2 machines have this name")
+    ledger.close()
+
+
+def test_a_fault_of_this_host_is_logged_once_and_so_is_its_end(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Ledger(ledger_url)
+    monitor = HostMonitor(settings_of(ledger_url, tmp_path), "api")
+    own = replace(monitor.facts(ledger), archive=None)
+    other = replace(own, machine="another", settings={**own.settings, "site": "differs"})
+    beat(ledger, own, pid=os.getpid())
+    beat(ledger, other, "ai2")
+    for _ in range(2):
+        monitor._next_look = 0.0
+        monitor.look(ledger, is_ours=True)
+    said = "".join(capsys.readouterr())
+    assert (said.count("host_problem"), said.count("other hosts in site")) == (1, 1)
+    beat(ledger, replace(other, settings=own.settings), "ai2")
+    for _ in range(2):
+        monitor._next_look = 0.0
+        monitor.look(ledger, is_ours=True)
+    ledger.close()
+    said = "".join(capsys.readouterr())
+    assert (said.count("host_problem"), said.count("host_problems_over")) == (1, 1)
+
+
+def test_an_archive_that_cannot_be_read_is_silent_in_the_heartbeat(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(ledger_url, tmp_path)
+    begin_archive(ledger_url, open_archive(settings))
+    (settings.archive_dir / FILE_NAME).write_bytes(b"")
+    ledger = Ledger(ledger_url)
+    monitor = HostMonitor(settings, "listener")
+    assert monitor.facts(ledger).archive is None, "not known before the first look"
+    said: list[str] = []
+
+    def is_said() -> bool:
+        said.extend(capsys.readouterr())
+        return "archive_not_seen" in "".join(said)
+
+    monitor.start()
+    wait_for(is_said, what="the look")
+    assert monitor.facts(ledger).archive == SILENT_ARCHIVE
+    monitor.stop()
     ledger.close()
 
 
