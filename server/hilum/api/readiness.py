@@ -127,9 +127,9 @@ def _hosts(facts: ReadinessFacts) -> ReadinessCheck:
     problems = [
         problem
         for problem in host_problems(facts.hosts, facts.clock_tolerance_seconds)
-        if facts.host is None or problem.machine == facts.machine
+        if facts.host is None or problem.key == (facts.host, facts.machine)
     ]
-    count = len({host.facts.machine for host in facts.hosts if host.is_alive})
+    count = len({host.key for host in facts.hosts if host.is_alive})
     detail = "; ".join(
         [f"{count} alive", *(f"{problem.host}: {problem.detail}" for problem in problems)]
     )

@@ -97,6 +97,7 @@ class Observer:
         yield from _of_certificates(self.settings)
         if facts.ledger_problem is not None:
             return
+        yield from _of_hosts(facts)
         if self.settings.archive.url:  # the folder is the spool
             waiting = sum(1 for _ in Archive(self.settings.archive_dir).unindexed())
             yield "hilum_archive_spool_objects", (), waiting
@@ -136,7 +137,6 @@ def _of_facts(facts: ReadinessFacts, roles: Iterable[Role]) -> Iterator[Sample]:
     for name in sorted(facts.destinations):
         yield "hilum_destination_paused", (name,), name in facts.paused
     yield from _of_processes(facts)
-    yield from _of_hosts(facts)
 
 
 def _of_hosts(facts: ReadinessFacts) -> Iterator[Sample]:

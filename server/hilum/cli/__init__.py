@@ -5,6 +5,7 @@ settings.
 """
 
 import os
+import signal
 import sys
 
 from hilum.cli import (
@@ -76,4 +77,6 @@ def main() -> None:
     if sys.argv[1:2] not in (["models"], ["triton"]):
         os.umask(os.umask(0) | 0o027)
     silence_libraries()
+    if os.getpid() == 1:  # of a container: the kernel passes it no signal without a handler
+        signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     app()

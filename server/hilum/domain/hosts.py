@@ -15,7 +15,8 @@ ALIVE_SECONDS: Final = 15.0
 NO_ARCHIVE: Final = "none"
 """In place of an archive's identity: the host sees no archive of this installation."""
 SILENT_ARCHIVE: Final = "silent"
-"""In place of an archive's identity: its file system does not answer."""
+"""In place of an archive's identity: it cannot be read, or does not answer."""
+_NOT_SHOWN: Final = ("facts", "is_alone")
 
 
 class HostFault(StrEnum):
@@ -32,10 +33,11 @@ class HostFault(StrEnum):
 class HostFacts:
     """Facts of a server and its host.
 
-    `machine`: identity of the machine or container, whichever name it has. `revision`: of the
-    ledger, as this version needs it. `settings`: subject to digest, of settings that must be the
-    same on all hosts. `archive`: its identity, `NO_ARCHIVE` or `SILENT_ARCHIVE`; None: this server
-    needs no archive. Clock: None where the ledger has no clock of its own (SQLite).
+    `machine`: identity of the machine or container, whichever name it has; empty: not known.
+    `revision`: of the ledger, as this version needs it. `settings`: subject to digest, of settings
+    that must be the same on all hosts. `archive`: its identity, `NO_ARCHIVE` or `SILENT_ARCHIVE`;
+    None: this server needs no archive. Clock: None where the ledger has no clock of its own
+    (SQLite).
     """
 
     machine: str = ""
@@ -78,7 +80,8 @@ class Host:
     """A server of the installation: its supervisor's last heartbeat.
 
     `age_seconds`: since that heartbeat, with the host's clock error taken off. `processes`: those
-    of this server's host that are alive, by role; `ready`: those that can work.
+    of this server's host that are alive, by role; `ready`: those that can work. `is_alone`: no
+    other machine writes the same heartbeat.
     """
 
     name: str
@@ -90,6 +93,12 @@ class Host:
     facts: HostFacts
     processes: Mapping[str, int] = field(default_factory=dict)
     ready: Mapping[str, int] = field(default_factory=dict)
+    is_alone: bool = True
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its name and its machine: either alone may be that of another one, too."""
+        return self.host, self.facts.machine
 
     @property
     def is_alive(self) -> bool:
@@ -106,6 +115,11 @@ class HostProblem:
     machine: str
     detail: str
     advice: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """As that of the host."""
+        return self.host, self.machine
 
 
 def host_problems(hosts: Sequence[Host], tolerance_seconds: float) -> list[HostProblem]:
@@ -129,14 +143,14 @@ def host_items(hosts: Sequence[Host], tolerance_seconds: float) -> list[dict[str
     problems = host_problems(hosts, tolerance_seconds)
     return [
         {
-            **{name: value for name, value in asdict(host).items() if name != "facts"},
+            **{name: value for name, value in asdict(host).items() if name not in _NOT_SHOWN},
             **{name: value for name, value in asdict(host.facts).items() if name != "machine"},
             "settings_digest": host.facts.settings_digest,
             "is_alive": host.is_alive,
             "problems": [
                 {"fault": item.fault.value, "detail": item.detail, "advice": item.advice}
                 for item in problems
-                if host.is_alive and (item.host, item.machine) == (host.host, host.facts.machine)
+                if host.is_alive and item.key == host.key
             ],
         }
         for host in sorted(hosts, key=lambda host: (not host.is_alive, host.name))
@@ -147,6 +161,7 @@ def is_namesake(later: Host, earlier: Host) -> bool:
     """Return whether `later` has taken the name of another machine, which began before."""
     return (
         later.host == earlier.host
+        and "" not in (later.facts.machine, earlier.facts.machine)
         and later.facts.machine != earlier.facts.machine
         and (later.started_at, later.facts.machine) > (earlier.started_at, earlier.facts.machine)
     )
@@ -176,9 +191,15 @@ def _clocks(alive: Sequence[Host], tolerance_seconds: float) -> Iterator[HostPro
 def _names(alive: Sequence[Host]) -> Iterator[HostProblem]:
     advice = "Give each host a name of its own (hostnamectl, or the container's hostname)."
     for host in alive:
-        others = [other for other in alive if is_namesake(host, other) or is_namesake(other, host)]
-        if others:
-            detail = f"{len(others) + 1} machines have this name, and take each other's leases"
+        others = {
+            other.facts.machine
+            for other in alive
+            if is_namesake(host, other) or is_namesake(other, host)
+        }
+        if others or not host.is_alone:
+            detail = (
+                f"{max(len(others), 1) + 1} machines have this name, and take each other's leases"
+            )
             yield _problem(HostFault.NAME, host, detail, advice)
 
 
@@ -214,7 +235,8 @@ def _settings(alive: Sequence[Host]) -> Iterator[HostProblem]:
 
 
 def _archives(alive: Sequence[Host]) -> Iterator[HostProblem]:
-    advice = "Mount the archive of the other hosts at archive/ in its state folder, and restart it."
+    mount = "Mount the archive of the other hosts at archive/ in its state folder, and restart it."
+    look = "Look at its mount, or at the object store; its log (archive_not_seen) names an error."
     using = [host for host in alive if host.facts.archive is not None]
     seen = [
         host.facts.archive
@@ -224,13 +246,14 @@ def _archives(alive: Sequence[Host]) -> Iterator[HostProblem]:
     for host in using:
         archive = host.facts.archive or NO_ARCHIVE
         if archive == SILENT_ARCHIVE:
-            detail = "its archive's file system does not answer"
+            detail = "its archive does not answer, or cannot be read"
         elif archive == NO_ARCHIVE and seen:
             detail = "it sees no archive, and other hosts do"
         elif archive != NO_ARCHIVE and _is_odd(archive, seen):
             detail = "it has another archive than other hosts"
         else:
             continue
+        advice = look if archive == SILENT_ARCHIVE else mount
         yield _problem(HostFault.ARCHIVE, host, detail, advice)
 
 

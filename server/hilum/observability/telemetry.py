@@ -400,7 +400,7 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_certificate_expiry_timestamp_seconds": (
         (
             "When a certificate of the settings expires, since the epoch. `section`: receive, api,"
-            " ledger, triton, audit.syslog, destinations.<name>, sources.<name> or"
+            " ledger, archive, triton, audit.syslog, destinations.<name>, sources.<name> or"
             " commitment.<AE Title>; with CA behind it: an authority's."
         ),
         ("section",),

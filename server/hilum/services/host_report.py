@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from pathlib import Path
 from typing import Final
@@ -11,8 +12,6 @@ from hilum.domain import HostFacts
 from hilum.services import roles
 from hilum.services.shared_settings import shared_digests
 from hilum.settings import Settings
-from hilum.store.archive.archives import open_archive
-from hilum.store.archive.consistency import archive_of
 from hilum.store.database.clocks import ClockReading
 from hilum.store.migrations.revision import REVISION
 
@@ -21,13 +20,17 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE: Final = Path("/proc/self/ns/pid")
 
 
+@functools.cache
 def machine() -> str:
     """Return the identity of this machine or container, whichever name it has.
 
     It is that of the running kernel and of the namespace of our process ids. A machine that starts
-    again has a new one.
+    again has a new one. Empty where a sandbox shows neither: then nothing tells two machines apart.
     """
-    own = f"{_BOOT.read_text(encoding='ascii').strip()} {_NAMESPACE.readlink()}"
+    try:
+        own = f"{_BOOT.read_text(encoding='ascii').strip()} {_NAMESPACE.readlink()}"
+    except OSError:
+        return ""
     return hashlib.sha256(own.encode()).hexdigest()[:_DIGITS]
 
 
@@ -50,11 +53,3 @@ def host_facts(
 def needs_archive(role: str) -> bool:
     """Return whether these roles use stored objects. A dispatcher does not see them."""
     return roles.of(role) != {"dispatcher"}
-
-
-def archive_seen(settings: Settings) -> str:
-    """Return the identity of the archive that this host sees, as in `HostFacts`.
-
-    It may wait for a file system that does not answer. Raises OSError.
-    """
-    return archive_of(settings.ledger_url, open_archive(settings))

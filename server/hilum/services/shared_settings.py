@@ -15,6 +15,7 @@ from hilum.settings.fields import Section
 from hilum.settings.root import Settings
 
 _DIGITS: Final = 12
+_PATHS: Final = (Path, Path | None)
 # Whole sections, and in the others the fields that count. A field that is not named here is a
 # host's own: ports, numbers of processes, addresses to bind, folders.
 _SECTIONS: Final = (
@@ -68,7 +69,7 @@ def _plain(value: object) -> object:
         return {
             name: _plain(item)
             for name, item in value
-            if not isinstance(item, Path) and fields[name].repr
+            if fields[name].annotation not in _PATHS and fields[name].repr
         }
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}

@@ -73,7 +73,8 @@ def hold(settings: Settings, role: str) -> Iterator[HeldRoles]:
             settings.run_dir.mkdir(exist_ok=True)
             locks = []
             for path in _locks(settings, role):
-                lock = held.enter_context(path.open("w"))
+                # NFS gives a shared lock only to a reader, and an exclusive one to a writer
+                lock = held.enter_context(path.open("w+"))
                 _lock_alone(lock, f"{state} (role {_role_of(path)})")
                 locks.append(lock)
             _empty(metrics_dir(settings, role))

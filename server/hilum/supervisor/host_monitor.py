@@ -23,9 +23,12 @@ from hilum.domain import (
 )
 from hilum.errors import ConfigurationError
 from hilum.observability import telemetry
-from hilum.services.host_report import archive_seen, host_facts, machine, needs_archive
+from hilum.services.host_report import host_facts, machine, needs_archive
 from hilum.services.launch_spec import process_name
 from hilum.settings import Settings
+from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.consistency import archive_of
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.advertised_releases import SUPERVISOR
 from hilum.supervisor.clock_monitor import ClockMonitor
@@ -41,7 +44,8 @@ _log = telemetry.logger("supervisor")
 class ArchiveWatch:
     """A thread that looks at the archive, whose file system may not answer for hours."""
 
-    settings: Settings
+    ledger_url: str
+    archive: Archive
     _found: str | None = None
     _looked_at: float = field(default_factory=time.monotonic)
     _stop: threading.Event = field(default_factory=threading.Event)
@@ -57,15 +61,15 @@ class ArchiveWatch:
         self._stop.set()
 
     @property
-    def archive(self) -> str | None:
-        """The last answer; None: none yet; silent: the last look takes too long."""
+    def found(self) -> str | None:
+        """The last answer; None: none yet; silent: the last look failed, or takes too long."""
         late = time.monotonic() - self._looked_at > _SILENT_SECONDS
         return SILENT_ARCHIVE if late else self._found
 
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self._found = archive_seen(self.settings)
+                self._found = archive_of(self.ledger_url, self.archive)
             except OSError as error:
                 self._found = SILENT_ARCHIVE
                 _log.warning("archive_not_seen", problem=error.strerror or type(error).__name__)
@@ -84,7 +88,11 @@ class HostMonitor:
         self._settings = settings
         self._role = role
         self._clock = ClockMonitor(settings.ledger.clock_tolerance_seconds)
-        self._archive = ArchiveWatch(settings) if needs_archive(role) else None
+        self._archive = (
+            ArchiveWatch(settings.ledger_url, open_archive(settings))
+            if needs_archive(role)
+            else None
+        )
         self._next_look = float("-inf")
         self._taken_until = float("-inf")
         self._has_beaten = False
@@ -103,7 +111,7 @@ class HostMonitor:
     def facts(self, ledger: Ledger) -> HostFacts:
         """Return the facts of this moment. Raises one of `AWAY`."""
         self._clock.look(ledger)
-        archive = None if self._archive is None else self._archive.archive
+        archive = None if self._archive is None else self._archive.found
         return host_facts(self._settings, self._role, self._clock.reading, archive)
 
     def look(self, ledger: Ledger, *, is_ours: bool) -> None:
@@ -119,11 +127,12 @@ class HostMonitor:
             return
         self._next_look = time.monotonic() + _LOOK_SECONDS
         hosts = ledger.hosts()
-        self.problem = name_problem(hosts, self.started_at)
+        own = _own(hosts, self.started_at)
+        self.problem = name_problem(hosts, own)
         if time.monotonic() < self._taken_until:
             self.problem = "another machine has the name and the process number of this one"
         found = host_problems(hosts, self._settings.ledger.clock_tolerance_seconds)
-        self._say([item for item in found if item.machine == machine()])
+        self._say([item for item in found if item.key == own.key])
 
     def _say(self, found: Sequence[HostProblem]) -> None:
         """Log new faults of this host, and their end. The clock has its own events."""
@@ -138,9 +147,8 @@ class HostMonitor:
         self._said = frozenset(now)
 
 
-def name_problem(hosts: Sequence[Host], started_at: float) -> str:
+def name_problem(hosts: Sequence[Host], own: Host) -> str:
     """Return why this server must not work: another machine had its name before. Else empty."""
-    own = _own(hosts, started_at)
     earlier = [host for host in hosts if host.is_alive and is_namesake(own, host)]
     return f"another machine has the name {own.host}, and had it before" if earlier else ""
 
@@ -159,7 +167,11 @@ def require_own_name(ledger: Ledger, stop: threading.Event) -> None:
     left one, and clocks may differ.
     """
     own = _own((), math.inf)
-    before = {host.name: host.beat_at for host in ledger.hosts() if _is_suspect(host, own)}
+    before = {
+        host.name: host.beat_at
+        for host in _namesakes(ledger, own)
+        if host.age_seconds < _RECENT_SECONDS
+    }
     if not before:
         return
     _log.warning(
@@ -168,7 +180,7 @@ def require_own_name(ledger: Ledger, stop: threading.Event) -> None:
         problem=f"another machine was {own.host} a moment ago",
     )
     stop.wait(_WATCH_SECONDS)
-    if any(host.beat_at != before.get(host.name, host.beat_at) for host in ledger.hosts()):
+    if any(host.beat_at != before.get(host.name, host.beat_at) for host in _namesakes(ledger, own)):
         advice = (
             "Give each host a name of its own (hostnamectl, or the container's hostname); `hilum"
             " hosts` shows them."
@@ -176,12 +188,8 @@ def require_own_name(ledger: Ledger, stop: threading.Event) -> None:
         raise ConfigurationError(
             [f"site: another machine works under the name of this host, {own.host}. {advice}"]
         )
+    ledger.forget_processes(before)  # else it would count as alive for seconds more
 
 
-def _is_suspect(host: Host, own: Host) -> bool:
-    """Return whether this heartbeat may be that of a living machine with our name."""
-    return (
-        host.host == own.host
-        and host.facts.machine != own.facts.machine
-        and host.age_seconds < _RECENT_SECONDS
-    )
+def _namesakes(ledger: Ledger, own: Host) -> list[Host]:
+    return [host for host in ledger.hosts() if is_namesake(own, host)]

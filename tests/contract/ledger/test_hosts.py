@@ -6,18 +6,22 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from hilum.domain import HostFacts, HostFault, host_problems
+from hilum.domain import SILENT_ARCHIVE, HostFacts, HostFault, host_problems
 from hilum.errors import ConfigurationError
 from hilum.services import roles
 from hilum.services.host_report import host_facts, machine
 from hilum.services.launch_spec import process_name
 from hilum.settings import LedgerSection, Settings, Site
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.consistency import begin_archive
+from hilum.store.archive.identity import FILE_NAME
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from hilum.store.schema import tables
@@ -25,6 +29,7 @@ from hilum.supervisor.checks.hosts import other_hosts
 from hilum.supervisor.host_monitor import HostMonitor, require_own_name
 from tests.support.ledger.database import change
 from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.machine.waiting import wait_for
 from tests.support.server.commands import hilum
 
 
@@ -33,10 +38,12 @@ def settings_of(url: str, folder: Path, **sections: Any) -> Settings:
     return Settings(site=Site(state_dir=folder), ledger=LedgerSection(url=url), **sections)
 
 
-def beat(ledger: Ledger, facts: HostFacts, host: str = "", pid: int = 7) -> None:
+def beat(
+    ledger: Ledger, facts: HostFacts, host: str = "", pid: int = 7, *, is_ready: bool = True
+) -> None:
     """Write the heartbeat of a supervisor, of another host where one is named."""
     name = f"{host or os.uname().nodename}:supervisor:{pid}"
-    ledger.beat(name, "supervisor", pid, started_at=1.0, is_ready=True, facts=facts)
+    ledger.beat(name, "supervisor", pid, started_at=1.0, is_ready=is_ready, facts=facts)
     if host:
         change(
             ledger,
@@ -100,12 +107,33 @@ def test_a_start_is_refused_while_another_machine_works_under_the_name(ledger_ur
 
 
 def test_a_machine_that_died_under_the_name_stops_no_start(ledger_url: str) -> None:
-    """As a container that is started again: its former life has left a heartbeat."""
+    """As a container that is started again: its former life has left a heartbeat.
+
+    It is deleted. Else the server that starts would not be ready for some seconds.
+    """
     ledger = Ledger(ledger_url)
     beat(ledger, HostFacts(machine="a former life"))
     stopped = threading.Event()
     stopped.set()  # nobody waits
     require_own_name(ledger, stopped)
+    assert ledger.hosts() == []
+    ledger.close()
+
+
+def test_another_server_of_this_machine_is_not_taken_for_the_dead_one(ledger_url: str) -> None:
+    """After the machine has started again it has the process number of the dead one."""
+    ledger = Ledger(ledger_url)
+    beat(ledger, HostFacts(machine="before the reboot"))
+
+    class Waiting(threading.Event):
+        """The wait of the start; another server of this machine begins in it."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert timeout
+            beat(ledger, HostFacts(machine=machine()))
+            return False
+
+    require_own_name(ledger, Waiting())
     ledger.close()
 
 
@@ -140,6 +168,7 @@ def test_a_running_server_says_that_another_machine_had_its_name_before(
 def test_machines_with_equal_process_numbers_hear_of_each_other(
     ledger_url: str, tmp_path: Path
 ) -> None:
+    """They write one row. Metrics, and so the alert, are about what it says."""
     ledger = Ledger(ledger_url)
     monitor = HostMonitor(settings_of(ledger_url, tmp_path), "api")
     monitor.look(ledger, is_ours=False)
@@ -147,6 +176,55 @@ def test_machines_with_equal_process_numbers_hear_of_each_other(
     monitor._next_look = 0.0
     monitor.look(ledger, is_ours=False)
     assert "the process number" in monitor.problem
+    beat(ledger, monitor.facts(ledger), is_ready=not monitor.problem)
+    (problem,) = host_problems(ledger.hosts(), 2.0)
+    assert problem.fault is HostFault.NAME
+    assert problem.detail.startswith("2 machines have this name")
+    ledger.close()
+
+
+def test_a_fault_of_this_host_is_logged_once_and_so_is_its_end(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = Ledger(ledger_url)
+    monitor = HostMonitor(settings_of(ledger_url, tmp_path), "api")
+    own = replace(monitor.facts(ledger), archive=None)
+    other = replace(own, machine="another", settings={**own.settings, "site": "differs"})
+    beat(ledger, own, pid=os.getpid())
+    beat(ledger, other, "ai2")
+    for _ in range(2):
+        monitor._next_look = 0.0
+        monitor.look(ledger, is_ours=True)
+    said = "".join(capsys.readouterr())
+    assert (said.count("host_problem"), said.count("other hosts in site")) == (1, 1)
+    beat(ledger, replace(other, settings=own.settings), "ai2")
+    for _ in range(2):
+        monitor._next_look = 0.0
+        monitor.look(ledger, is_ours=True)
+    ledger.close()
+    said = "".join(capsys.readouterr())
+    assert (said.count("host_problem"), said.count("host_problems_over")) == (1, 1)
+
+
+def test_an_archive_that_cannot_be_read_is_silent_in_the_heartbeat(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = settings_of(ledger_url, tmp_path)
+    begin_archive(ledger_url, open_archive(settings))
+    (settings.archive_dir / FILE_NAME).write_bytes(b"")
+    ledger = Ledger(ledger_url)
+    monitor = HostMonitor(settings, "listener")
+    assert monitor.facts(ledger).archive is None, "not known before the first look"
+    said: list[str] = []
+
+    def is_said() -> bool:
+        said.extend(capsys.readouterr())
+        return "archive_not_seen" in "".join(said)
+
+    monitor.start()
+    wait_for(is_said, what="the look")
+    assert monitor.facts(ledger).archive == SILENT_ARCHIVE
+    monitor.stop()
     ledger.close()
 
 

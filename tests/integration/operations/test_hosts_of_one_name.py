@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from hilum.domain import HostFacts
+from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from testing.serving import free_ports, hilum_program
 from tests.support.ledger.ledgers import migrated_sqlite
@@ -74,3 +76,28 @@ def test_a_second_machine_of_one_name_does_not_start(first: str, tmp_path: Path)
     assert shown.returncode == 0, shown.stderr
     (host,) = json.loads(shown.stdout)
     assert (host["host"], host["roles"], host["ready"]) == (name, "api", {"api": 1})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a mount of its own needs root")
+def test_a_server_starts_where_a_sandbox_hides_the_identity_of_the_machine(tmp_path: Path) -> None:
+    """As with ProcSubset=pid of systemd. A server with an identity is there, too."""
+    url = migrated_sqlite(tmp_path)
+    with closing(Ledger(url)) as ledger:
+        known = HostFacts(machine="known")
+        ledger.beat("x:supervisor:7", "supervisor", 7, started_at=1, is_ready=True, facts=known)
+    hidden = (
+        f"mount -t tmpfs none /proc/sys/kernel/random && exec {hilum_program()} serve --role api"
+    )
+    with subprocess.Popen(
+        ["unshare", "--mount", "sh", "-c", hidden],
+        env=environment(tmp_path / "own", url),
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+    ) as running:
+        try:
+            with closing(LedgerViews(url)) as views:
+                wait_for(lambda: any(host.ready for host in views.hosts()), what="the server")
+                machines = {host.facts.machine for host in views.hosts()}
+        finally:
+            running.terminate()
+    assert machines == {"known", ""}

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from hilum.domain import HostFacts
+from hilum.api.readiness import ReadinessFacts, checks
+from hilum.domain import Host, HostFacts
+from hilum.settings import Receive
 from tests.support.server.api_client import Rig, open_rig
 
 OWN = "this machine"
@@ -51,11 +53,30 @@ def test_a_wrong_clock_is_a_note_and_keeps_the_role_ready(clock_differs: Rig) ->
     assert "NTP" in check["advice"]
 
 
+def test_machines_whose_identity_is_hidden_are_counted_by_their_names() -> None:
+    """In a sandbox all of them have the same, empty, one."""
+    alive = [
+        Host(name, name, 1, 1.0, 1.0, 0.0, HostFacts(roles="listener")) for name in ("ai1", "ai2")
+    ]
+    facts = ReadinessFacts(None, None, Receive(), hosts=alive)
+    (check,) = (check for check in checks("receive", facts) if check.name == "hosts")
+    assert check.detail == "2 alive"
+
+
 def test_metrics_tell_the_clock_of_each_host_and_count_faults(clock_differs: Rig) -> None:
     text = clock_differs.client.get("/metrics").text
     assert "hilum_clock_offset_seconds{host=" in text
     assert 'hilum_host_problems{fault="clock"} 1.0' in text
     assert 'hilum_host_problems{fault="name"} 0.0' in text
+
+
+def test_metrics_say_nothing_of_hosts_while_the_ledger_is_away(clock_differs: Rig) -> None:
+    """A zero would say that all is well."""
+    for file in clock_differs.folder.glob("ledger.sqlite*"):
+        file.rename(file.with_name(f"{file.name}.away"))
+    text = clock_differs.client.get("/metrics").text
+    assert "hilum_ledger_up 0.0" in text
+    assert "hilum_host_problems{" not in text
 
 
 def test_rest_shows_hosts_with_their_faults_and_processes(clock_differs: Rig) -> None:

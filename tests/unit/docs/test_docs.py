@@ -37,6 +37,7 @@ PAGES = [
     *sorted(DOCS.rglob("*.md")),
 ]
 LINK = re.compile(r"\]\(([^)#]+?)(#[^)]*)?\)")
+LOGGED = re.compile(r"\blogs?\s(?:says\s)?\(?`([a-z_]+)`(?:\s(?:or|and)\s`([a-z_]+)`)?")
 
 
 def page(name: str) -> str:
@@ -180,6 +181,21 @@ def test_pages_that_code_names_exist():
     }
     assert len(named) > 50
     assert {each for each in named if not (ROOT / each[0]).exists()} == set()
+
+
+def test_events_of_the_log_that_prose_names_are_written():
+    named = {
+        event
+        for file in PAGES
+        for found in LOGGED.findall(file.read_text(encoding="utf-8"))
+        for event in found
+        if event
+    }
+    code = "".join(
+        file.read_text(encoding="utf-8") for file in (ROOT / "server/hilum").rglob("*.py")
+    )
+    assert len(named) > 25
+    assert {event for event in named if f'"{event}"' not in code} == set()
 
 
 def test_readme_says_the_essential():

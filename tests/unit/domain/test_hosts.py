@@ -80,6 +80,20 @@ def test_two_servers_of_one_machine_share_its_name() -> None:
     assert faults(host("a", roles="listener"), host("a", started_at=2.0, roles="api")) == []
 
 
+def test_machines_of_one_name_are_counted_and_not_their_servers() -> None:
+    servers = [host("a", machine="m1"), host("a", machine="m1", started_at=2.0)]
+    problems = host_problems([*servers, host("a", machine="m2", started_at=3.0)], TOLERANCE)
+    assert {problem.detail.partition(",")[0] for problem in problems} == {
+        "2 machines have this name"
+    }
+
+
+def test_a_machine_that_is_not_known_is_no_other_machine() -> None:
+    hosts = [host("a", machine=""), host("a", machine="m2", started_at=2.0)]
+    assert faults(*hosts) == []
+    assert not has_taken_name(hosts, "m2")
+
+
 def test_a_machine_that_is_silent_has_left_its_name() -> None:
     gone = host("a", machine="m1", age_seconds=60)
     assert faults(gone, host("a", machine="m2", started_at=2.0)) == []
@@ -113,7 +127,7 @@ def test_versions_compare_as_numbers() -> None:
     ("archive", "said"),
     [
         (NO_ARCHIVE, "it sees no archive, and other hosts do"),
-        (SILENT_ARCHIVE, "its archive's file system does not answer"),
+        (SILENT_ARCHIVE, "its archive does not answer, or cannot be read"),
         ("archive-2", "it has another archive than other hosts"),
     ],
 )

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -85,6 +86,24 @@ def test_prometheus_shows_a_token_that_compose_mounts():
     } <= set(compose)
 
 
+def require_alerts(test: dict[str, Any], folder: Path) -> None:
+    """Let promtool compare the alerts of these series with those that a test expects."""
+    path = folder / "test.yml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
+                "evaluation_interval": "1m",
+                "tests": [test],
+            }
+        )
+    )
+    words = subprocess.run(
+        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert words.returncode == 0, words.stdout + words.stderr
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_alerts_fire_and_stay_silent(tmp_path: Path):
     """A unit test of the rules by promtool.
@@ -92,64 +111,53 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
     A stuck delivery raises its alert after 15 minutes, a healthy street none.
     """
     test = {
-        "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
-        "evaluation_interval": "1m",
-        "tests": [
+        "interval": "1m",
+        "input_series": [
+            {"series": 'up{job="hilum"}', "values": "1+0x30"},
+            *(
+                {
+                    "series": (
+                        'hilum_stuck_items{stage="deliver", destination="pacs",'
+                        f' instance="{host}"}}'
+                    ),
+                    "values": "0 0 0 2+0x30",
+                }
+                for host in "ab"
+            ),
+            {"series": 'hilum_role_ready{role="receive"}', "values": "1+0x30"},
             {
-                "interval": "1m",
-                "input_series": [
-                    {"series": 'up{job="hilum"}', "values": "1+0x30"},
-                    *(
-                        {
-                            "series": (
-                                'hilum_stuck_items{stage="deliver", destination="pacs",'
-                                f' instance="{host}"}}'
-                            ),
-                            "values": "0 0 0 2+0x30",
-                        }
-                        for host in "ab"
-                    ),
-                    {"series": 'hilum_role_ready{role="receive"}', "values": "1+0x30"},
-                    {
-                        "series": 'hilum_certificate_expiry_timestamp_seconds{section="receive"}',
-                        "values": f"{29 * 86400 + 1200}+0x30",
-                    },
-                    {
-                        "series": (
-                            'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}'
-                        ),
-                        "values": f"{31 * 86400}+0x30",
-                    },
-                    {"series": "hilum_archive_free_bytes", "values": "9e9+0x30"},
-                    {"series": "hilum_archive_reserve_bytes", "values": "2e9+0x30"},
-                ],
-                "alert_rule_test": [
-                    {"eval_time": "9m", "alertname": "HilumCertificateExpires", "exp_alerts": []},
-                    {
-                        "eval_time": "20m",
-                        "alertname": "HilumCertificateExpires",
-                        "exp_alerts": [certificate_alert()],
-                    },
-                    {"eval_time": "10m", "alertname": "HilumItemsStuck", "exp_alerts": []},
-                    {
-                        "eval_time": "20m",
-                        "alertname": "HilumItemsStuck",
-                        "exp_alerts": [stuck_alert()],
-                    },
-                    *(
-                        {"eval_time": "20m", "alertname": name, "exp_alerts": []}
-                        for name in ("HilumNotReady", "HilumGone", "HilumDiskAlmostFull")
-                    ),
-                ],
+                "series": 'hilum_certificate_expiry_timestamp_seconds{section="receive"}',
+                "values": f"{29 * 86400 + 1200}+0x30",
             },
+            {
+                "series": (
+                    'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}'
+                ),
+                "values": f"{31 * 86400}+0x30",
+            },
+            {"series": "hilum_archive_free_bytes", "values": "9e9+0x30"},
+            {"series": "hilum_archive_reserve_bytes", "values": "2e9+0x30"},
+        ],
+        "alert_rule_test": [
+            {"eval_time": "9m", "alertname": "HilumCertificateExpires", "exp_alerts": []},
+            {
+                "eval_time": "20m",
+                "alertname": "HilumCertificateExpires",
+                "exp_alerts": [certificate_alert()],
+            },
+            {"eval_time": "10m", "alertname": "HilumItemsStuck", "exp_alerts": []},
+            {
+                "eval_time": "20m",
+                "alertname": "HilumItemsStuck",
+                "exp_alerts": [stuck_alert()],
+            },
+            *(
+                {"eval_time": "20m", "alertname": name, "exp_alerts": []}
+                for name in ("HilumNotReady", "HilumGone", "HilumDiskAlmostFull")
+            ),
         ],
     }
-    path = tmp_path / "test.yml"
-    path.write_text(yaml.safe_dump(test))
-    words = subprocess.run(
-        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
-    )
-    assert words.returncode == 0, words.stdout + words.stderr
+    require_alerts(test, tmp_path)
 
 
 NOT_PERMITTED = 'hilum_instances_received_total{outcome="rejection_note_not_permitted"}'
@@ -217,20 +225,7 @@ def test_what_was_before_the_first_scrape_is_said_and_not_for_ever(
         "input_series": [{"series": series, "values": values}],
         "alert_rule_test": asked,
     }
-    path = tmp_path / "test.yml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
-                "evaluation_interval": "1m",
-                "tests": [test],
-            }
-        )
-    )
-    words = subprocess.run(
-        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
-    )
-    assert words.returncode == 0, words.stdout + words.stderr
+    require_alerts(test, tmp_path)
 
 
 RUNNING = 'hilum_campaign_state{campaign="old", source="pacs", state="running"}'
@@ -296,20 +291,79 @@ def test_alerts_of_campaigns_fire_and_stay_silent(
         for host in "ab"
     ]
     test = {"interval": "1m", "input_series": given, "alert_rule_test": asked}
-    path = tmp_path / "test.yml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
-                "evaluation_interval": "1m",
-                "tests": [test],
-            }
+    require_alerts(test, tmp_path)
+
+
+CLOCKS = 'hilum_host_problems{fault="clock"}'
+NAMES = 'hilum_host_problems{fault="name"}'
+VERSIONS = 'hilum_host_problems{fault="version"}'
+SETTINGS = 'hilum_host_problems{fault="settings"}'
+ARCHIVES = 'hilum_host_problems{fault="archive"}'
+STORE = "hilum_archive_away{}"
+TICKET = {"severity": "ticket"}
+PAGE = {"severity": "page"}
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    ("series", "values", "name", "labels", "raised", "silent"),
+    [
+        (CLOCKS, "0x10 2x20 0x20", "HilumClockDiffers", TICKET, ["14m"], ["9m", "12m", "35m"]),
+        (NAMES, "0x10 2x20 0x20", "HilumHostNameTwice", PAGE, ["13m"], ["9m", "11m", "35m"]),
+        (
+            VERSIONS,
+            "2x60 0x20",
+            "HilumHostsDoNotFit",
+            {**TICKET, "fault": "version"},
+            ["31m"],
+            ["29m", "65m"],
+        ),
+        (SETTINGS, "2x40", "HilumHostsDoNotFit", {**TICKET, "fault": "settings"}, ["31m"], []),
+        (ARCHIVES, "2x40", "HilumHostsDoNotFit", {**TICKET, "fault": "archive"}, ["31m"], []),
+        (CLOCKS, "2x40", "HilumHostsDoNotFit", {}, [], ["35m"]),
+        (NAMES, "2x40", "HilumHostsDoNotFit", {}, [], ["35m"]),
+        (STORE, "0x5 1x20 0x20", "HilumArchiveAway", PAGE, ["12m"], ["4m", "9m", "30m"]),
+    ],
+    ids=[
+        "clock",
+        "name",
+        "version",
+        "settings",
+        "archive",
+        "a clock alone",
+        "a name alone",
+        "object store",
+    ],
+)
+def test_alerts_of_hosts_fire_and_stay_silent(
+    series: str,
+    values: str,
+    name: str,
+    labels: dict[str, str],
+    raised: list[str],
+    silent: list[str],
+    tmp_path: Path,
+):
+    """Each host says it of all hosts, and it counts once; of an object store each has its own view."""
+    (rule,) = (
+        rule for group in RULES["groups"] for rule in group["rules"] if rule.get("alert") == name
+    )
+    said = {
+        key: text.replace("{{ $value }}", "2").replace(
+            "{{ $labels.fault }}", labels.get("fault", "")
         )
-    )
-    words = subprocess.run(
-        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
-    )
-    assert words.returncode == 0, words.stdout + words.stderr
+        for key, text in rule["annotations"].items()
+    }
+    hosts = ["a", "b"]
+    of_each = [{"instance": host} for host in hosts] if series == STORE else [{}]
+    alerts = [{"exp_labels": {**labels, **own}, "exp_annotations": said} for own in of_each]
+    asked = [{"eval_time": at, "alertname": name, "exp_alerts": alerts} for at in raised]
+    asked += [{"eval_time": at, "alertname": name, "exp_alerts": []} for at in silent]
+    joint = "" if series.endswith("{}") else ", "
+    given = [
+        {"series": f'{series[:-1]}{joint}instance="{host}"}}', "values": values} for host in hosts
+    ]
+    require_alerts({"interval": "1m", "input_series": given, "alert_rule_test": asked}, tmp_path)
 
 
 def campaign_words(name: str) -> dict[str, str]:
@@ -336,8 +390,8 @@ def certificate_alert() -> dict[str, dict[str, str]]:
         "exp_annotations": {
             "summary": "The certificate of [receive] expires in 29d 0h 0m 0s",
             "description": (
-                "Others refuse it from then on. Put a new one in its place; no restart is needed."
-                " `hilum check` says its day."
+                "TLS with it fails from then on. Put a new one in its place; [triton],"
+                " [audit.syslog] and [archive] need a restart then. `hilum check` says its day."
             ),
         },
     }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+
 import pytest
 
 from hilum.errors import ConfigurationError
@@ -110,3 +113,18 @@ def test_two_servers_of_a_state_folder_may_run_different_roles(settings):
         assert not is_held(settings, "listener,dispatcher")
     with hold(settings, "all"):
         assert not is_held(settings, "all")
+
+
+def test_a_server_that_rests_is_not_at_work_and_keeps_its_roles(settings):
+    with hold(settings, "api") as held:
+        with held.resting():
+            assert not is_held(settings)
+            with pytest.raises(ConfigurationError, match="another `hilum serve`"):
+                hold(settings, "api").__enter__()
+        assert is_held(settings)
+
+
+def test_locks_are_open_to_read_and_to_write_as_nfs_demands(settings):
+    with hold(settings, "listener,api") as held:
+        modes = [fcntl.fcntl(lock, fcntl.F_GETFL) & os.O_ACCMODE for lock in held.locks]
+    assert modes == [os.O_RDWR, os.O_RDWR]

@@ -133,3 +133,19 @@ def test_a_broken_identity_is_said_with_its_file(tmp_path: Path) -> None:
     (tmp_path / FILE_NAME).write_text("{}")
     with pytest.raises(OSError, match=f"remove it.*{FILE_NAME}"):
         read_identity(tmp_path)
+
+
+def test_an_identity_that_cannot_be_read_is_named_with_its_remedy(tmp_path: Path) -> None:
+    url = ledger_in(tmp_path / "ledger", OURS)
+    archive = Archive(tmp_path / "archive")
+    begin_archive(url, archive)
+    (archive.root / FILE_NAME).write_bytes(b"")
+    for refuse in (begin_archive, require_archive):
+        with pytest.raises(ConfigurationError) as refused:
+            refuse(url, archive)
+        (problem,) = refused.value.problems
+        assert problem.startswith(f"archive: {archive.root}/{FILE_NAME}: it is not the identity")
+        assert "remove it" in problem
+    (archive.root / FILE_NAME).unlink()
+    begin_archive(url, archive)
+    require_archive(url, archive)

@@ -8,8 +8,10 @@ import pytest
 
 from hilum.api.certificates import authorities, own_certificates
 from hilum.dicom.own_certificate import is_named
-from hilum.settings import Api, LedgerSection, Settings
+from hilum.settings import Api, LedgerSection, Settings, Site
+from hilum.settings.archive import ArchiveSection
 from hilum.supervisor.checks.api import api_tls
+from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.peers import authority as check_authority
 from hilum.supervisor.checks.peers import certificate
 from tests.support.peers.certificates import Authority
@@ -52,6 +54,16 @@ def test_a_key_of_another_certificate_is_named(signer: Authority) -> None:
 def test_an_authority_within_its_last_month_is_named(signer: Authority) -> None:
     check = check_authority("ledger CA", signer.file, "sslrootcert")
     assert (check.ok, "RENEW sslrootcert" in check.detail) == (True, True)
+
+
+def test_the_authority_of_an_object_store_is_looked_at_as_the_alert_says(
+    signer: Authority, tmp_path: Path
+) -> None:
+    store = ArchiveSection(url=f"file://{tmp_path}/store", ca_file=signer.file)
+    settings = Settings(site=Site(state_dir=tmp_path), archive=store)
+    assert "archive" in authorities(settings), "the metric behind the alert has it"
+    found = {check.name: check for check in archive_checks(settings)}
+    assert "RENEW archive.ca_file" in found["archive CA"].detail
 
 
 @pytest.mark.parametrize(

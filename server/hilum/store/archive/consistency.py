@@ -87,8 +87,16 @@ def require_archive(url: str, archive: Archive) -> None:
 
 
 def _require_own(url: str, archive: Archive) -> None:
-    """Raise ConfigurationError for the archive of another installation. Raises OSError."""
-    found = archive.identity()
+    """Raise ConfigurationError for the archive of another installation, or of an unknown one."""
+    try:
+        found = archive.identity()
+    except OSError as error:
+        file = f"{archive.root}/{FILE_NAME}"
+        advice = (
+            "See to its file system, and that this user may read it. If it is damaged, remove it:"
+            " the next listener that starts writes a new one."
+        )
+        raise ConfigurationError([f"archive: {file}: {error.strerror}. {advice}"]) from error
     if found is None or found.installation == _installation(url):
         return
     advice = (

@@ -60,6 +60,7 @@ def _host(row: Row[Any], children: Sequence[Row[Any]], now: float) -> Host:
         beat_at=row.beat_at,
         age_seconds=max(0.0, now - (row.beat_at - error)),
         facts=facts,
+        is_alone=row.is_ready,
     )
     own = [
         child

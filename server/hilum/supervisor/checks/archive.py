@@ -17,6 +17,7 @@ from hilum.store.archive.consistency import (
 from hilum.store.archive.store_errors import StoreAway
 from hilum.store.migrations.revision import REVISION, current_revision
 from hilum.supervisor.checks.check import Check
+from hilum.supervisor.checks.peers import authority
 
 _RESTORE = "Set archive.url, or restore the bucket (docs/operate/object_store.md)."
 
@@ -26,6 +27,8 @@ def archive_checks(settings: Settings) -> Iterator[Check]:
 
     Raises ConfigurationError, which names the missing one, and OSError.
     """
+    if settings.archive.ca_file is not None:
+        yield authority("archive CA", settings.archive.ca_file, "archive.ca_file")
     archive = open_archive(settings)
     try:
         yield from _found(settings.ledger_url, archive)

@@ -12,9 +12,11 @@ from typing import Final
 
 from hilum.domain import Host, HostFault, host_problems
 from hilum.services import roles
-from hilum.services.host_report import archive_seen, host_facts
+from hilum.services.host_report import host_facts
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
+from hilum.store.archive.archives import open_archive
+from hilum.store.archive.consistency import archive_of
 from hilum.store.database.clocks import read_clock
 from hilum.store.database.engines import open_reader
 from hilum.store.installation import heartbeats
@@ -113,16 +115,15 @@ def other_hosts(settings: Settings) -> Iterator[Check]:
         known = views.hosts()
     alive = [host for host in known if host.is_alive]
     here = _this_host(settings, alive)
-    machine = here.facts.machine
-    others = [host for host in alive if host.facts.machine != machine]
+    others = [host for host in alive if host.key != here.key]
     tolerance = settings.ledger.clock_tolerance_seconds
     found = [
         problem
         for problem in host_problems([*others, here], tolerance)
-        if (problem.machine, problem.fault) != (machine, HostFault.CLOCK)  # it has its own check
+        if (problem.key, problem.fault) != (here.key, HostFault.CLOCK)  # it has its own check
     ]
     for problem in found:
-        whose = "this host" if problem.machine == machine else problem.host
+        whose = "this host" if problem.key == here.key else problem.host
         detail = f"{whose}: {problem.detail}"
         yield Check(f"host {problem.fault}", ok=False, detail=detail, advice=problem.advice)
     if not found:
@@ -132,18 +133,18 @@ def other_hosts(settings: Settings) -> Iterator[Check]:
 
 def _this_host(settings: Settings, alive: Sequence[Host]) -> Host:
     """Return this host as it would start now, with the archive that its server has seen."""
-    facts = host_facts(settings, roles.ALL, None, None)
-    running = [host for host in alive if host.facts.machine == facts.machine]
-    archive = next((host.facts.archive for host in running), None)
-    if not running and any(host.facts.archive for host in alive):
-        archive = archive_seen(settings)
     now = time.time()
-    return Host(
+    here = Host(
         name="this host",
         host=socket.gethostname(),
         pid=os.getpid(),
         started_at=now,
         beat_at=now,
         age_seconds=0.0,
-        facts=replace(facts, archive=archive),
+        facts=host_facts(settings, roles.ALL, None, None),
     )
+    running = [host for host in alive if host.key == here.key]
+    archive = next((host.facts.archive for host in running), None)
+    if not running and any(host.facts.archive for host in alive):
+        archive = archive_of(settings.ledger_url, open_archive(settings))
+    return replace(here, facts=replace(here.facts, archive=archive))
