@@ -248,6 +248,9 @@ def test_an_upgrade_stops_all_roles_first_where_that_is_asked_for() -> None:
         assert each["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     for each in of_kind(stopping.objects, "Deployment"):
         assert each["spec"]["strategy"] == {"type": "Recreate"}
+    assert _job(rolling)["metadata"]["name"] != _job(stopping)["metadata"]["name"], (
+        "one that gave up because roles were at work does not run again"
+    )
 
 
 def test_analysers_know_each_triton_by_a_name_of_its_own(renderings: Mapping[str, Rendering]):
