@@ -13,7 +13,13 @@ PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 .PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens image-proof proof pythons docs lock sbom wheelhouse audit-packages
 
 help: ## list these targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { \
+	  line = sprintf("  make %-18s", $$1); \
+	  count = split($$2, words, " "); \
+	  for (i = 1; i <= count; i++) { \
+	    if (length(line " " words[i]) > 80) { print line; line = sprintf("%25s", "") } \
+	    line = line " " words[i] } \
+	  print line }' $(MAKEFILE_LIST)
 
 setup: ## Debian packages, .venv with exact pins, the embedded Triton, hilum itself
 	@deploy/setup.sh

@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from hashlib import sha256
@@ -30,6 +30,8 @@ from hilum.triton import installation
 _TOOLS: Final = ROOT / ".venv/tools/bin"
 _OURS: Final = "hilum-preprocessing"
 _ELF: Final = b"\x7fELF"
+_GROUP: Final = re.compile(r"\(([^()]*)\)")  # an innermost one of an SPDX expression
+_ALLOWED: Final = "allowed"
 _VALIDATE: Final = """
 import sys
 from cyclonedx.schema import SchemaVersion
@@ -54,11 +56,10 @@ class Rules:
 
     def allows(self, name: str, licence: str) -> bool:
         """Whether a licence (SPDX, or a classifier) may stand for this package."""
-        alone = self.accepted.get(name, {}).get("licence")
-        return any(
-            all(part.strip("() ") in {*self.allowed, alone} for part in choice.split(" AND "))
-            for choice in licence.split(" OR ")
-        )
+        known = {*self.allowed, self.accepted.get(name, {}).get("licence"), _ALLOWED}
+        while (simpler := _GROUP.sub(lambda group: _judged(group[1], known), licence)) != licence:
+            licence = simpler
+        return _judged(licence, known) == _ALLOWED
 
 
 def main() -> int:
@@ -82,6 +83,15 @@ def main() -> int:
     for line in refused:
         print(f"sbom: not an allowed licence (deploy/licences.toml): {line}", file=sys.stderr)
     return 1 if refused else 0
+
+
+def _judged(choices: str, known: Container[str | None]) -> str:
+    """Judge an expression without parentheses. In SPDX, AND binds closer than OR."""
+    is_allowed = any(
+        all(part.strip() in known for part in choice.split(" AND "))
+        for choice in choices.split(" OR ")
+    )
+    return _ALLOWED if is_allowed else "not allowed"
 
 
 def read_rules() -> Rules:
@@ -337,7 +347,10 @@ def _licence(component: Component) -> str:
     named = [
         licence for licence in found if not licence.startswith("License ::")
     ]  # a classifier beside it says less
-    return " AND ".join(dict.fromkeys(named or found))
+    several = dict.fromkeys(named or found)
+    return " AND ".join(
+        f"({each})" if len(several) > 1 and " OR " in each else each for each in several
+    )
 
 
 def validate(document: Component) -> None:

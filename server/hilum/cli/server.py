@@ -194,8 +194,8 @@ def sbom(
 ) -> None:
     """Print the packages of this server as CycloneDX JSON, for a scanner.
 
-    Each package, program and library has its SHA-256 and licence. It is for the locked packages,
-    with torch for CPU.
+    Each package, program and library has its SHA-256 and licence.
+    It is for the locked packages, with torch for CPU.
     """
     from hilum.sbom import COMPONENTS, LICENCES  # noqa: PLC0415 - the command has its name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pynetdicom import AE, Association
 from pynetdicom.sop_class import DigitalXRayImageStorageForPresentation
 from sqlalchemy import make_url
 
+from deploy.chart import CHART, ROOT
 from hilum.store.queries.views import LedgerViews
 from testing.phantoms import phantom
 from tests.support.kubernetes.pods import Cluster, Pod
@@ -112,6 +114,25 @@ def test_a_study_is_read_by_what_the_chart_says_and_nothing_else(
     with closing(_Sender(pods["listener"])) as sender:
         assert sender.send(image) == 0
     wait_for(lambda: list(cluster.claim("outbox").glob("*.json")), what="a report")
+
+
+def test_hilum_check_knows_models_and_triton_in_the_pod_that_page_and_notes_name(
+    pods: dict[str, Pod],
+) -> None:
+    """The other pods have no models, and the network policies keep them from a Triton."""
+    said = [(ROOT / "docs/operate/kubernetes.md"), (CHART / "templates/NOTES.txt")]
+    named = [
+        re.findall(r"exec deploy/\S.*-(\w+) -- hilum check", path.read_text()) for path in said
+    ]
+    assert named == [["analyser"], ["analyser"]]
+    pod = pods["analyser"]
+    if not pod.is_running:
+        pod.run()
+    wait_for(lambda: pod.passes("readinessProbe"), 240.0, "an analyser")
+    pod.begin({**pod.container, "name": "check", "args": ["check"]}).wait(60)
+    problems = [line for line in pod.log.splitlines() if line.startswith("PROBLEM")]
+    assert [line.split(":")[0] for line in problems] == ["PROBLEM api TLS"], problems
+    assert "1 loaded, all ours" in pod.log
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to take its rights away")

@@ -182,6 +182,29 @@ def test_senders_keep_their_addresses(objects: list[Object]) -> None:
     assert service["spec"]["externalTrafficPolicy"] == "Local"
 
 
+def test_the_port_of_a_node_is_that_of_the_first_port_that_there_is() -> None:
+    """Else senders that are set to it find nothing once DICOM is over TLS alone."""
+    service = {"type": "NodePort", "nodePort": 31112}
+    tls = {"secret": "hilum-dicom-tls"}
+    plain, alone, both = render(
+        [
+            example("cpu", listener__service=service),
+            example("cpu", listener__service=service, listener__tls=tls),
+            example(
+                "cpu", listener__service=service, listener__tls={**tls, "allowUnencrypted": True}
+            ),
+        ]
+    )
+    found = [
+        {
+            port["name"]: port.get("nodePort")
+            for port in named(each.objects, "Service", "hilum-dicom")["spec"]["ports"]
+        }
+        for each in (plain, alone, both)
+    ]
+    assert found == [{"dicom": 31112}, {"dicom-tls": 31112}, {"dicom": 31112, "dicom-tls": None}]
+
+
 def test_a_pod_has_the_time_to_finish_its_work(objects: list[Object]) -> None:
     """The hook, then the drain of `hilum serve`, then the embedded Triton, with something over."""
     needed = supervisor._DRAIN_SECONDS + Settings().triton.exit_timeout_seconds
@@ -248,6 +271,9 @@ def test_an_upgrade_stops_all_roles_first_where_that_is_asked_for() -> None:
         assert each["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
     for each in of_kind(stopping.objects, "Deployment"):
         assert each["spec"]["strategy"] == {"type": "Recreate"}
+    assert _job(rolling)["metadata"]["name"] != _job(stopping)["metadata"]["name"], (
+        "one that gave up because roles were at work does not run again"
+    )
 
 
 def test_analysers_know_each_triton_by_a_name_of_its_own(renderings: Mapping[str, Rendering]):

@@ -25,6 +25,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"settings": '[api]\ntoken = "hilum_secret"\n'},
         "give it by secretEnv",
     ),
+    "a token in an inline table": (
+        {"settings": 'api = { token = "hilum_secret" }\n'},
+        "give it by secretEnv",
+    ),
+    "a password in an address": (
+        {"settings": '[sources.pacs]\nurl = "https://hilum:secret@pacs.example.org/"\n'},
+        "give it by secretEnv",
+    ),
     "no urls": ({"triton__mode": "external"}, "triton.urls: name your Tritons"),
     "no pools": ({"triton__mode": "pools"}, "triton.pools: name a pool"),
     "pools without their mode": (
@@ -82,6 +90,20 @@ def errors() -> dict[str, str]:
 @pytest.mark.parametrize("name", REFUSED)
 def test_helm_refuses_it_and_says_what_to_set(errors: dict[str, str], name: str) -> None:
     assert REFUSED[name][1] in errors[name], errors[name]
+
+
+def test_files_of_secrets_ports_and_remarks_are_no_secrets() -> None:
+    settings = """
+[api]
+# token = "in a remark"
+[triton]
+token_file = "/etc/hilum/secrets/triton/token"
+[sources.pacs]
+url = "https://pacs.example.org:8443/studies"
+password_file = "/etc/hilum/secrets/pacs/password"
+"""
+    (rendering,) = render([example("cpu", settings=settings)])
+    assert rendering.error == ""
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

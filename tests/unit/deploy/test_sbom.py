@@ -189,6 +189,8 @@ def test_a_licence_that_no_rule_names_is_said(document: Component):
         ("any", "Apache-2.0 AND (BSD-2-Clause)", True),
         ("any", "GPL-3.0-only OR MIT", True),
         ("any", "MIT AND GPL-3.0-only", False),
+        ("any", "GPL-3.0-only AND (MIT OR Zlib)", False),
+        ("any", "(GPL-3.0-only OR MIT) AND (Zlib OR (MIT AND ISC))", True),
         ("any", "License :: Other/Proprietary License", False),
         ("psycopg", "LGPL-3.0-only", True),
         ("any", "LGPL-3.0-only", False),
@@ -199,6 +201,17 @@ def test_of_alternatives_one_must_be_allowed_and_of_several_all(
     name: str, licence: str, is_allowed: bool
 ):
     assert (sbom.not_allowed([(name, "1", licence)], sbom.read_rules()) == []) == is_allowed
+
+
+def test_two_licences_of_one_package_count_both_where_one_is_a_choice():
+    licences = [
+        {"expression": "Apache-2.0 OR MIT"},
+        {"license": {"id": "GPL-3.0-only"}},
+    ]
+    component = {"name": "any", "version": "1", "licenses": licences}
+    rows = list(sbom.licences_of({"components": [component]}))
+    said = sbom.not_allowed(rows, sbom.read_rules())
+    assert said == ["any: (Apache-2.0 OR MIT) AND GPL-3.0-only"]
 
 
 def test_no_copyleft_is_allowed_for_all_and_each_exception_has_its_reason():
