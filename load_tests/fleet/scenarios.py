@@ -20,14 +20,20 @@ _SKEW_SECONDS = 300
 _FIRST_DELIVERY_SECONDS = 60.0
 # `hilum migrate` counts a process as gone that has been silent for so long.
 _SILENT_SECONDS = 11.0
+_REFUSAL = "Stop each `hilum serve`"
+
+
+class FaultFailed(Exception):
+    """The fault did not do to the fleet what it is for, so a verdict would prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`fault` disturbs the fleet and returns what it did, as figures.
+    """`fault` disturbs the fleet and returns what it did, as figures, or raises FaultFailed.
 
     `restore` makes the fleet whole again after the verdict. `may_report_twice`: rows of the ledger
-    are lost with the fault, so studies are reported anew, under other UIDs; a figure, not a goal.
+    are lost with the fault, so studies are reported anew, under other UIDs. How many documents are
+    without a row then is a figure, not a goal.
     """
 
     what: str
@@ -113,6 +119,8 @@ def fail_over_unsynchronised(fleet: Fleet) -> Mapping[str, Any]:
     fleet.databases.standby.link.heal()
     fleet.databases.promote()
     lost = fleet.acknowledged_without_row()
+    if not lost:
+        raise FaultFailed("the standby lacks no row")
     said = fleet.command("recover", "--yes")
     return {"rows_lost_by_the_standby": lost, "recover": said.strip().splitlines()[-1]}
 
@@ -154,10 +162,7 @@ def _set_clock(fleet: Fleet, name: str, offset_seconds: int) -> None:
 def upgrade(fleet: Fleet) -> Mapping[str, Any]:
     """Hosts of the former version stop, the ledger is migrated, hosts of this version start."""
     fleet.code = THIS
-    try:
-        refusal = f"no refusal: {fleet.command('migrate')}"
-    except HostDown as error:
-        refusal = str(error).rpartition("hilum: ")[2]
+    refusal = _refusal_to_migrate(fleet)
     for spec in SERVERS:
         fleet.hosts[spec.name].terminate()
     for spec in SERVERS:
@@ -168,6 +173,16 @@ def upgrade(fleet: Fleet) -> Mapping[str, Any]:
         fleet.start(spec.name)
     fleet.wait_until_ready()
     return {"migrate_while_they_run": refusal, "migrate": said}
+
+
+def _refusal_to_migrate(fleet: Fleet) -> str:
+    try:
+        said = fleet.command("migrate")
+    except HostDown as error:
+        said = str(error).rpartition("hilum: ")[2]
+    if _REFUSAL not in said:
+        raise FaultFailed(f"`hilum migrate` was not refused while hosts ran: {said.strip()}")
+    return said
 
 
 UPGRADE = "upgrade"

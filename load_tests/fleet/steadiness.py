@@ -30,6 +30,7 @@ class Steadiness:
         self._router = router
         self._begun_at = time.monotonic()
         self._unsteady_at = self._begun_at
+        self._looked_at = self._begun_at
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="steadiness", daemon=True)
 
@@ -56,7 +57,7 @@ class Steadiness:
 
     def is_calm(self) -> bool:
         """Whether it has been steady for 12 s."""
-        return time.monotonic() - self._unsteady_at > _CALM_SECONDS
+        return self._looked_at - self._unsteady_at > _CALM_SECONDS
 
     def wait(self, seconds: float) -> None:
         """Until it has been steady for 12 s. Raises NotQuiet."""
@@ -73,8 +74,9 @@ class Steadiness:
     def _look(self) -> None:
         now = time.monotonic()
         waits = self._fleet.unreported()
-        silence = now - max(self._router.books.acknowledged_at.values(), default=now)
+        silence = now - max(self._router.books.acknowledged_at.values(), default=self._begun_at)
         self.longest_wait = max(self.longest_wait, *waits, 0.0)
         self.longest_silence = max(self.longest_silence, silence)
         if silence > LATE_SECONDS or max(waits, default=0.0) > LATE_SECONDS:
             self._unsteady_at = now
+        self._looked_at = now
