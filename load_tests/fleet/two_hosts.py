@@ -7,6 +7,7 @@ true, else with what differs.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ _PLUG = "poweroff -ff"
 _PATIENCE_SECONDS = 400.0
 # Where the commands of the page are given, on each host.
 _HOME = Path("/mnt")
+_STATE = Path("/var/lib/hilum")
 SPECS = {
     "front": HostSpec("front", 10, Kind.BALANCER),
     "db1": HostSpec("db1", 41, Kind.DATABASE),
@@ -68,7 +70,8 @@ def _mounts(folder: Path, spec: HostSpec) -> dict[Path, Path]:
     if spec.kind is Kind.DATABASE:
         mounts |= {own / place.strip("/").replace("/", "-"): Path(place) for place in _POSTGRESQL}
     if spec.kind is Kind.HILUM:
-        mounts |= {own / "srv": Path("/srv"), folder / "archive": Path("/srv/hilum/archive")}
+        # Over the parent, so that the state folder is made on the host's disk alone.
+        mounts |= {own / "var-lib": _STATE.parent, folder / "archive": _STATE / "archive"}
     return mounts
 
 
@@ -95,10 +98,17 @@ def main(page: str, place: str) -> int:
         pacs.boot()
         stack.enter_context(Receiver(PACS_PORT, PACS.address, pacs.command()))
         text = Path(page).read_text(encoding="utf-8")
+        followed = []
         for command in follow(text, folder, environment, site.line_on, _PATIENCE_SECONDS):
             sys.stdout.write(f"{command}\n")
             sys.stdout.flush()
-    return 0
+            followed.append(command)
+    return int(followed != commands_of(text))
+
+
+def commands_of(text: str) -> list[str]:
+    """The commands of the page, found without its blocks: one that no block held was not followed."""
+    return re.findall(r"^\$ (.*)$", text, re.MULTILINE)
 
 
 if __name__ == "__main__":
