@@ -19,7 +19,7 @@ from load_tests.fleet.fleet import Fleet, load
 from load_tests.fleet.host import HostDown
 from load_tests.fleet.isolation import problem, run_alone
 from load_tests.fleet.steadiness import Steadiness
-from load_tests.fleet.table import WIDTH, Table, every_second
+from load_tests.fleet.table import WIDTH, FleetTable, every_second
 from load_tests.fleet.topology import SERVERS
 from load_tests.proof.street.street import NotQuiet
 from load_tests.proof.verdict import Verdict
@@ -89,7 +89,7 @@ def show(fleet: Fleet, lost: str) -> tuple[list[str], bool]:
     Raises NotQuiet.
     """
     router = fleet.router(1, load(_RATE))
-    table = Table(fleet, router)
+    table = FleetTable(fleet, router)
     router.start()
     table.note("the sender begins, by the address of the balancer")
     every_second(table, _BEFORE_SECONDS)

@@ -18,7 +18,7 @@ from typing import Any
 from load_tests.fleet.fleet import DRAIN_SECONDS, Fleet, load
 from load_tests.fleet.former_version import FormerVersion
 from load_tests.fleet.host import HostDown
-from load_tests.fleet.scenarios import SCENARIOS, UPGRADE, FaultFailed, Scenario
+from load_tests.fleet.scenarios import SCENARIOS, UPGRADE, FaultFailed, FleetScenario
 from load_tests.fleet.servers import THIS
 from load_tests.fleet.steadiness import Steadiness
 from load_tests.proof.router import Router
@@ -32,7 +32,7 @@ _STEADY_SECONDS = 240.0
 
 
 @dataclass(slots=True)
-class Row:
+class ScenarioRow:
     """What one scenario yielded."""
 
     what: str
@@ -56,7 +56,7 @@ class KnownFaults:
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def count(self, row: Row, verdict: Verdict, *, may_report_twice: bool) -> None:
+    def count(self, row: ScenarioRow, verdict: Verdict, *, may_report_twice: bool) -> None:
         """Note in the row what the verdict finds and no earlier one found."""
         row.lost = self._fresh(row, verdict.lost)
         row.unreported = self._fresh(row, verdict.unreported)
@@ -68,7 +68,7 @@ class KnownFaults:
         row.reported_twice = self._fresh(row, verdict.contradicting)
         row.problems += sorted(set(verdict.stuck))
 
-    def _fresh(self, row: Row, lines: Sequence[str], *, is_problem: bool = True) -> int:
+    def _fresh(self, row: ScenarioRow, lines: Sequence[str], *, is_problem: bool = True) -> int:
         """How many of these no earlier scenario had; they are noted as problems."""
         found = [line for line in lines if line not in self._known]
         self._known.update(found)
@@ -85,11 +85,11 @@ class Course:
         self._seed = seed
         self._faults = KnownFaults()
 
-    def run(self, scenario: Scenario) -> Row:
+    def run(self, scenario: FleetScenario) -> ScenarioRow:
         """One scenario under load, judged when all is quiet, then mended."""
         self._seed += 1
         router = self._fleet.router(self._seed, load(_RATE))
-        row = Row(scenario.what)
+        row = ScenarioRow(scenario.what)
         try:
             self._disturb(scenario, router, row)
         except (NotQuiet, HostDown, FaultFailed) as error:
@@ -104,7 +104,7 @@ class Course:
         scenario.restore(self._fleet)
         return row
 
-    def _disturb(self, scenario: Scenario, router: Router, row: Row) -> None:
+    def _disturb(self, scenario: FleetScenario, router: Router, row: ScenarioRow) -> None:
         router.start()
         wait_for(
             lambda: len(router.books.acknowledged) >= _FIRST_IMAGES, _STEADY_SECONDS, "the load"
@@ -116,7 +116,7 @@ class Course:
         row.longest_wait_for_a_report = round(steadiness.longest_wait, 1)
         row.longest_time_without_acknowledgement = round(steadiness.longest_silence, 1)
 
-    def _drain(self, row: Row) -> None:
+    def _drain(self, row: ScenarioRow) -> None:
         try:
             self._fleet.wait_until_quiet()
         except NotQuiet as error:
@@ -166,7 +166,7 @@ def run(folder: Path, names: Sequence[str], seed: int) -> Mapping[str, Any]:
     return {"start_seconds": start_seconds, "scenarios": rows, "left_out": left_out}
 
 
-def _line(row: Row) -> str:
+def _line(row: ScenarioRow) -> str:
     return (
         f"  acknowledged {row.acknowledged}, lost {row.lost}, twice {row.reported_twice},"
         f" stuck {row.stuck}, steady after {row.seconds_to_steady} s"

@@ -28,7 +28,7 @@ class FaultFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
+class FleetScenario:
     """`fault` disturbs the fleet and returns what it did, as figures, or raises FaultFailed.
 
     `restore` makes the fleet whole again after the verdict. `may_report_twice`: rows of the ledger
@@ -187,35 +187,35 @@ def _refusal_to_migrate(fleet: Fleet) -> str:
 
 UPGRADE = "upgrade"
 DELIVERING = "delivering_host"
-SCENARIOS: Mapping[str, Scenario] = {
-    UPGRADE: Scenario(
+SCENARIOS: Mapping[str, FleetScenario] = {
+    UPGRADE: FleetScenario(
         "from the version before the newest migration: all stop, migrate, all start", upgrade
     ),
-    "fail_over": Scenario(
+    "fail_over": FleetScenario(
         "the primary loses its power, the standby is promoted", fail_over, replace_standby
     ),
-    "link_cut": Scenario("the cable of a dispatcher is pulled for 20 s", cut("dispatch1")),
-    "link_slow": Scenario("the line to a listener is slow for 20 s", slow("listen1")),
-    "database_link_cut": Scenario("the cable of the primary is pulled for 20 s", cut("db1")),
-    "listener_host": Scenario(
+    "link_cut": FleetScenario("the cable of a dispatcher is pulled for 20 s", cut("dispatch1")),
+    "link_slow": FleetScenario("the line to a listener is slow for 20 s", slow("listen1")),
+    "database_link_cut": FleetScenario("the cable of the primary is pulled for 20 s", cut("db1")),
+    "listener_host": FleetScenario(
         "a listener's host loses its power", kill("listen1"), restart("listen1")
     ),
-    "analyser_host": Scenario(
+    "analyser_host": FleetScenario(
         "an analyser's host loses its power", kill("analyse1"), restart("analyse1")
     ),
-    "dispatcher_host": Scenario(
+    "dispatcher_host": FleetScenario(
         "a dispatcher's host loses its power", kill("dispatch1"), restart("dispatch1")
     ),
-    DELIVERING: Scenario(
+    DELIVERING: FleetScenario(
         "the dispatcher's host that delivers to the PACS loses its power",
         kill_delivering,
         restart_off,
     ),
-    "triton_host": Scenario("a Triton's host loses its power", kill("gpu1"), restart("gpu1")),
-    "clock_ahead": Scenario(
+    "triton_host": FleetScenario("a Triton's host loses its power", kill("gpu1"), restart("gpu1")),
+    "clock_ahead": FleetScenario(
         "a dispatcher's clock is 300 s ahead", skew("dispatch2"), right_clock("dispatch2")
     ),
-    "fail_over_unsynchronised": Scenario(
+    "fail_over_unsynchronised": FleetScenario(
         "the same, with a standby that lacks the last 20 s; then `hilum recover`",
         fail_over_unsynchronised,
         replace_standby,

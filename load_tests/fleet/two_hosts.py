@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from load_tests.fleet.host import Host, bridge
-from load_tests.fleet.topology import PACS, PACS_PORT, HostSpec, Kind
+from load_tests.fleet.host import FleetHost, bridge
+from load_tests.fleet.topology import PACS, PACS_PORT, HostKind, HostSpec
 from testing.network.receiver import Receiver
 from testing.serving import REPOSITORY, environment_without_settings
 from testing.tiny_release import make_tiny
@@ -28,21 +28,21 @@ _PATIENCE_SECONDS = 400.0
 _HOME = Path("/mnt")
 _STATE = Path("/var/lib/hilum")
 SPECS = {
-    "front": HostSpec("front", 10, Kind.BALANCER),
-    "db1": HostSpec("db1", 41, Kind.DATABASE),
-    "db2": HostSpec("db2", 42, Kind.DATABASE),
-    "hilum1": HostSpec("hilum1", 51, Kind.HILUM),
-    "hilum2": HostSpec("hilum2", 52, Kind.HILUM),
+    "front": HostSpec("front", 10, HostKind.BALANCER),
+    "db1": HostSpec("db1", 41, HostKind.DATABASE),
+    "db2": HostSpec("db2", 42, HostKind.DATABASE),
+    "hilum1": HostSpec("hilum1", 51, HostKind.HILUM),
+    "hilum2": HostSpec("hilum2", 52, HostKind.HILUM),
 }
 
 
-class Site:
+class PageHosts:
     """The hosts of the page, on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.hosts = {
-            name: Host(spec, folder / "hosts" / name, _mounts(folder, spec))
+            name: FleetHost(spec, folder / "hosts" / name, _mounts(folder, spec))
             for name, spec in SPECS.items()
         }
 
@@ -59,7 +59,7 @@ class Site:
         self.folder.chmod(0o755)  # for the user of PostgreSQL
         for host in self.hosts.values():
             host.boot()
-            if host.spec.kind is Kind.DATABASE:
+            if host.spec.kind is HostKind.DATABASE:
                 host.run("chown", "postgres:postgres", *_POSTGRESQL)
 
 
@@ -67,9 +67,9 @@ def _mounts(folder: Path, spec: HostSpec) -> dict[Path, Path]:
     """The disk of a host, over folders that this machine has, too."""
     own = folder / "hosts" / spec.name
     mounts = {folder: _HOME}
-    if spec.kind is Kind.DATABASE:
+    if spec.kind is HostKind.DATABASE:
         mounts |= {own / place.strip("/").replace("/", "-"): Path(place) for place in _POSTGRESQL}
-    if spec.kind is Kind.HILUM:
+    if spec.kind is HostKind.HILUM:
         # Over the parent, so that the state folder is made on the host's disk alone.
         mounts |= {own / "var-lib": _STATE.parent, folder / "archive": _STATE / "archive"}
     return mounts
@@ -89,8 +89,8 @@ def main(page: str, place: str) -> int:
         "HILUM_RECEIVE__RESERVE_BYTES": str(1 << 28),
     }
     bridge()
-    site = Site(folder)
-    pacs = Host(PACS, folder / "hosts/pacs", {})
+    site = PageHosts(folder)
+    pacs = FleetHost(PACS, folder / "hosts/pacs", {})
     with ExitStack() as stack:
         for host in (*site.hosts.values(), pacs):
             stack.callback(host.close)

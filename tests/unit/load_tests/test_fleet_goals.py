@@ -7,15 +7,15 @@ from dataclasses import asdict, replace
 import pytest
 
 from load_tests.fleet import demo
-from load_tests.fleet.run import KnownFaults, Row
-from load_tests.fleet.topology import HOSTS, SERVERS, Kind
+from load_tests.fleet.run import KnownFaults, ScenarioRow
+from load_tests.fleet.topology import HOSTS, SERVERS, HostKind
 from load_tests.proof.fleet import judged
 from load_tests.proof.verdict import Verdict
 
-_WHOLE = Row("a host is lost", acknowledged=30, seconds_to_steady=4.0)
+_WHOLE = ScenarioRow("a host is lost", acknowledged=30, seconds_to_steady=4.0)
 
 
-def found(*rows: Row) -> dict[str, object]:
+def found(*rows: ScenarioRow) -> dict[str, object]:
     return {"scenarios": {f"s{n}": asdict(row) for n, row in enumerate(rows)}, "left_out": {}}
 
 
@@ -38,7 +38,7 @@ def test_a_fleet_that_lost_nothing_keeps_all_goals():
     ],
     ids=["lost", "unreported", "twice", "stuck", "stray", "never steady", "no fault"],
 )
-def test_one_scenario_that_breaks_a_promise_breaks_a_goal(broken: Row):
+def test_one_scenario_that_breaks_a_promise_breaks_a_goal(broken: ScenarioRow):
     assert [goal.holds for goal in judged(found(_WHOLE, broken), 2).goals].count(False) == 1
 
 
@@ -49,7 +49,7 @@ def test_a_scenario_that_was_left_out_breaks_a_goal_and_is_named():
 
 
 def test_rows_that_were_lost_excuse_documents_without_a_row_and_nothing_else():
-    row = Row("an unsynchronised standby")
+    row = ScenarioRow("an unsynchronised standby")
     lines = ("9.1: came, and no row", "9.2: came with other bytes")
     KnownFaults().count(row, Verdict((), (), lines, (), ()), may_report_twice=True)
     assert row.found == {"documents_without_a_row": 1}
@@ -59,7 +59,7 @@ def test_rows_that_were_lost_excuse_documents_without_a_row_and_nothing_else():
 
 def test_a_problem_counts_for_the_scenario_that_brought_it():
     verdict = Verdict(("1.2: acknowledged, and no row",), (), (), (), ())
-    rows = [Row("first"), Row("second")]
+    rows = [ScenarioRow("first"), ScenarioRow("second")]
     faults = KnownFaults()
     for row in rows:
         faults.count(row, verdict, may_report_twice=False)
@@ -93,4 +93,4 @@ def test_each_role_that_works_has_two_hosts():
         "analyser": 2,
         "dispatcher": 2,
     }
-    assert all(spec.kind is Kind.HILUM for spec in SERVERS)
+    assert all(spec.kind is HostKind.HILUM for spec in SERVERS)
