@@ -14,6 +14,7 @@ from load_tests.fleet.topology import (
     HOSTS,
     LEDGER_PORT,
     PACS_PORT,
+    SERVERS,
     HostKind,
     HostSpec,
 )
@@ -48,11 +49,7 @@ class FleetTable:
 
     def draw(self) -> None:
         """Look at every host, then print."""
-        done = {
-            spec.name: self._fleet.images_done(spec)
-            for spec in HOSTS
-            if spec.kind is HostKind.HILUM
-        }
+        done = {spec.name: self._fleet.images_done(spec) for spec in SERVERS}
         self._counts.append((time.monotonic(), done))
         self.last = [line[:WIDTH] for line in self._lines()]
         is_terminal = sys.stdout.isatty()

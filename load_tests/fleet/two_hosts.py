@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from load_tests.fleet.host import FleetHost, bridge
-from load_tests.fleet.topology import PACS, PACS_PORT, HostKind, HostSpec
+from load_tests.fleet.topology import DATABASES, PACS, PACS_PORT, HostKind, HostSpec
 from testing.network.receiver import Receiver
 from testing.serving import REPOSITORY, environment_without_settings
 from testing.tiny_release import make_tiny
@@ -27,13 +27,12 @@ _PATIENCE_SECONDS = 400.0
 # Where the commands of the page are given, on each host.
 _HOME = Path("/mnt")
 _STATE = Path("/var/lib/hilum")
-SPECS = {
-    "front": HostSpec("front", 10, HostKind.BALANCER),
-    "db1": HostSpec("db1", 41, HostKind.DATABASE),
-    "db2": HostSpec("db2", 42, HostKind.DATABASE),
-    "hilum1": HostSpec("hilum1", 51, HostKind.HILUM),
-    "hilum2": HostSpec("hilum2", 52, HostKind.HILUM),
-}
+SPECS = (
+    HostSpec("front", 10, HostKind.BALANCER),
+    *DATABASES,
+    HostSpec("hilum1", 51, HostKind.HILUM),
+    HostSpec("hilum2", 52, HostKind.HILUM),
+)
 
 
 class PageHosts:
@@ -42,8 +41,8 @@ class PageHosts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.hosts = {
-            name: FleetHost(spec, folder / "hosts" / name, _mounts(folder, spec))
-            for name, spec in SPECS.items()
+            spec.name: FleetHost(spec, folder / "hosts" / spec.name, _mounts(folder, spec))
+            for spec in SPECS
         }
 
     def line_on(self, name: str, command: str) -> Sequence[str]:
