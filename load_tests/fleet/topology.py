@@ -1,4 +1,4 @@
-"""The hosts of the testbed, as data: who has which address and does what."""
+"""The hosts of the testbed, as data: the address of each, and what it runs."""
 
 from __future__ import annotations
 
