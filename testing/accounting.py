@@ -14,8 +14,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
+
+from testing.repeater import Repeater
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -79,7 +80,7 @@ def hilum_role(command: Sequence[str], parent_role: str) -> str:
     return "supervisor" if not parent_role else "other"
 
 
-class Accountant:
+class Accountant(Repeater):
     """Follows the tree below `root_pid`, so that the CPU of processes that end is not lost.
 
     A context manager.
@@ -88,30 +89,17 @@ class Accountant:
     def __init__(
         self, root_pid: int, role_of: RoleOf = hilum_role, every_seconds: float = 0.5
     ) -> None:
+        super().__init__(every_seconds)
         self._root = root_pid
         self._role_of = role_of
-        self._every = every_seconds
         self._seen: dict[tuple[int, int], tuple[str, Process]] = {}
         self._alive: set[tuple[int, int]] = set()
         self._lock = threading.Lock()
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="accountant", daemon=True)
 
     def __enter__(self) -> Self:
         """Look every half second from now on."""
         self.look()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Look no more; what was seen stays."""
-        self._over.set()
-        self._thread.join()
+        return super().__enter__()
 
     def snapshot(self) -> Snapshot:
         """Look now; use since the start of each process, by role, of those too that have ended."""
@@ -128,10 +116,6 @@ class Accountant:
         """Process id to role, of those that lived at the last look."""
         with self._lock:
             return {pid: self._seen[pid, started][0] for pid, started in self._alive}
-
-    def _follow(self) -> None:
-        while not self._over.wait(self._every):
-            self.look()
 
     def _look(self) -> None:
         table = processes()

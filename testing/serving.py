@@ -182,7 +182,7 @@ def hilum_program() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody uses, below those that the kernel gives to connections.
+    """Unused TCP ports of loopback, below those that the kernel gives to connections.
 
     They stay free until they are bound.
 
@@ -192,8 +192,8 @@ def free_ports(count: int) -> list[int]:
     while len(found) < count:
         port = random.randint(20_000, 32_000)
         with contextlib.suppress(OSError):
-            # First: a look listens for a moment, and whoever holds this port may be proving that
-            # nobody answers there.
+            # First: a look listens for a moment, and the holder of this port may be proving that
+            # nothing answers there.
             _reserve(port)
             socket.create_server(("127.0.0.1", port)).close()
             found.append(port)

@@ -1,6 +1,7 @@
 """Runs a page of the documentation as its reader would.
 
-Writes its files, applies its edits, runs its commands, compares what they say.
+Writes its files, applies its edits, runs its commands, compares what they say. A command that says
+nothing on the page must succeed.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def _run(
         check=False,
     )
     assert matches(done.stdout, said), f"$ {command}\n{done.stdout}\nthe page says:\n{said}"
+    assert said or done.returncode == 0, f"$ {command}\nended with {done.returncode}, in silence"
 
 
 def matches(given: str, said: str) -> bool:

@@ -11,7 +11,7 @@ from load_tests.capacity.plan import (
     PUBLISHED_GPU_RATES,
     TRANSACTIONS,
     Demand,
-    Supply,
+    UnitSupply,
 )
 from load_tests.capacity.tables import limit_rows, number, plan_rows
 
@@ -28,13 +28,13 @@ def capacity_tables(row: Row) -> Iterator[str]:
     for network, label in NETWORKS.items():
         demands = [_demand(costs, studies, network) for studies in _STUDIES]
         yield f"\n### {label}\n"
-        yield from _table(row, plan_rows(demands, Supply(), costs))
+        yield from _table(row, plan_rows(demands, UnitSupply(), costs))
     for network, label in NETWORKS.items():
         yield f"\n### What saturates first: {label}\n"
-        yield from _table(row, limit_rows(_demand(costs, 1.0, network), Supply(), costs))
+        yield from _table(row, limit_rows(_demand(costs, 1.0, network), UnitSupply(), costs))
     yield "\n### What saturates first: DenseNet-121, JPEG 2000\n"
     compressed = _demand(costs, 1.0, "densenet121", _SYNTAX)
-    yield from _table(row, limit_rows(compressed, Supply(), costs))
+    yield from _table(row, limit_rows(compressed, UnitSupply(), costs))
 
 
 def _demand(
@@ -52,7 +52,7 @@ def _measured(row: Row, costs: MeasuredCosts) -> Iterator[str]:
 
 def _presumed(row: Row) -> Iterator[str]:
     usual = Demand(1.0)
-    supply = Supply()
+    supply = UnitSupply()
     yield "\n### Presumed\n\n| assumption | value | option |\n|---|--:|---|"
     yield row("peak hour over the day's mean", f"{usual.peak:g}", "`--peak`")
     yield row("images of a study, all of them read", f"{usual.images:g}", "`--images`")

@@ -8,7 +8,7 @@ With names synced as this file system allows, beside the other way.
 On an ext4 that is made for it, in a file (root), or with `--folder` on one that is there.
 
 Objects of 0.5 MB through the archive's own writer, one after the other and from 4 and 16 threads at
-once, in turns. Commits are those that ext4 counts (/proc/fs/jbd2), of whoever uses the file system
+once, in turns. Commits are those that ext4 counts (/proc/fs/jbd2), of all that use the file system
 meanwhile. Each commit waits for the disk's cache to be emptied, which takes a fraction of a
 millisecond on a virtual disk and ten on a spinning one: the count says what the speed of one
 machine does not.

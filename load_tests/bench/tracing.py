@@ -148,7 +148,7 @@ def measure(options: argparse.Namespace) -> tuple[list[Turn], int]:
         turns = []
         for number in range(options.rounds):
             say(f"round {number + 1} of {options.rounds}")
-            # Whoever comes first meets other caches than who comes second.
+            # The first one meets other caches than the second.
             order = streets if number % 2 == 0 else streets[::-1]
             spent = {
                 street: milliseconds(street, accountant, studies, options)

@@ -60,7 +60,7 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
+class UnitSupply:
     """One unit of each kind; all assumptions of the reader.
 
     `cores` of a host and `gbit` of its network port. `gpu_images` a second, None: the published
@@ -133,7 +133,7 @@ def image_cpu_ms(costs: MeasuredCosts, syntax: str) -> float:
     return costs.cpu.value + extra
 
 
-def plan(demand: Demand, supply: Supply, costs: MeasuredCosts) -> CapacityPlan:
+def plan(demand: Demand, supply: UnitSupply, costs: MeasuredCosts) -> CapacityPlan:
     """Return what the demand needs of such units."""
     images = demand.peak_images
     cores = images * image_cpu_ms(costs, demand.syntax) / 1000
@@ -161,7 +161,7 @@ def plan(demand: Demand, supply: Supply, costs: MeasuredCosts) -> CapacityPlan:
     )
 
 
-def _hosts(cores: float, ports: int, supply: Supply) -> int:
+def _hosts(cores: float, ports: int, supply: UnitSupply) -> int:
     return with_spare(max(units(cores, supply.cores, supply.cpu_ceiling), ports))
 
 
@@ -179,7 +179,7 @@ class Limit:
     source: str
 
 
-def limits(demand: Demand, supply: Supply, costs: MeasuredCosts) -> list[Limit]:
+def limits(demand: Demand, supply: UnitSupply, costs: MeasuredCosts) -> list[Limit]:
     """Return what one unit of each kind carries, the first to saturate first.
 
     `demand.studies` has no influence: each need is proportional to it.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from load_tests.capacity.measured import NETWORKS, RESULTS, SYNTAXES, read
-from load_tests.capacity.plan import Demand, Supply
+from load_tests.capacity.plan import Demand, UnitSupply
 from load_tests.capacity.tables import terminal
 
 
@@ -31,7 +31,7 @@ def main(words: Sequence[str] | None = None) -> int:
         network=options.network,
         syntax=options.syntax,
     )
-    supply = Supply(
+    supply = UnitSupply(
         cores=options.cores,
         gbit=options.gbit,
         gpu_images=options.gpu_images,
@@ -70,7 +70,7 @@ def _of_demand(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_supply(parser: argparse.ArgumentParser) -> None:
-    usual = Supply()
+    usual = UnitSupply()
     add = parser.add_argument
     add("--cores", type=int, choices=range(1, 1025), metavar="N", default=usual.cores, help="of a host (%(default)s)")  # fmt: skip
     add("--gbit", type=_positive, default=usual.gbit, help="of a host's port (%(default)s)")

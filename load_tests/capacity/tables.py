@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from load_tests.capacity.measured import NETWORKS, MeasuredCosts
-from load_tests.capacity.plan import CapacityPlan, Demand, Supply, campaign_days, limits, plan
+from load_tests.capacity.plan import CapacityPlan, Demand, UnitSupply, campaign_days, limits, plan
 
 Cells = tuple[str, ...]
 _WIDTH: Final = 80
@@ -38,7 +38,9 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def plan_rows(demands: Sequence[Demand], supply: Supply, costs: MeasuredCosts) -> Iterator[Cells]:
+def plan_rows(
+    demands: Sequence[Demand], supply: UnitSupply, costs: MeasuredCosts
+) -> Iterator[Cells]:
     """Yield a head of studies a day, then a row for each need."""
     plans = [plan(demand, supply, costs) for demand in demands]
     yield ("studies a day", *(f"{demand.studies:,.0f}" for demand in demands))
@@ -50,14 +52,14 @@ def plan_rows(demands: Sequence[Demand], supply: Supply, costs: MeasuredCosts) -
     )
 
 
-def limit_rows(demand: Demand, supply: Supply, costs: MeasuredCosts) -> Iterator[Cells]:
+def limit_rows(demand: Demand, supply: UnitSupply, costs: MeasuredCosts) -> Iterator[Cells]:
     """Yield a head, then a row for each unit: the first to saturate comes first."""
     yield "unit", "studies a day", "from"
     for limit in limits(demand, supply, costs):
         yield limit.unit, f"{limit.studies:,.0f}", limit.source
 
 
-def about(demand: Demand, supply: Supply) -> Iterator[str]:
+def about(demand: Demand, supply: UnitSupply) -> Iterator[str]:
     """Yield what the plan presumes, in lines."""
     gpu = supply.gpu_rate(demand.network)
     yield (
@@ -71,7 +73,7 @@ def about(demand: Demand, supply: Supply) -> Iterator[str]:
     )
 
 
-def terminal(demand: Demand, supply: Supply, costs: MeasuredCosts) -> Iterator[str]:
+def terminal(demand: Demand, supply: UnitSupply, costs: MeasuredCosts) -> Iterator[str]:
     """Yield lines of at most 80 columns."""
     for line in about(demand, supply):
         yield from _folded(line)

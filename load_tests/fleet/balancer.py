@@ -6,7 +6,7 @@ connection once it has failed a check. Rules of nftables would go on sending hal
 
 from __future__ import annotations
 
-from load_tests.fleet.host import Host
+from load_tests.fleet.host import FleetHost
 from load_tests.fleet.topology import API_PORT, DICOM_PORT, of_role
 from testing.serving import environment_without_settings
 
@@ -34,7 +34,7 @@ backend listeners
 """
 
 
-def start(host: Host) -> None:
+def start(host: FleetHost) -> None:
     """Write its settings and start it on the host."""
     lines = _LINES.format(address=host.spec.address, port=DICOM_PORT, api_port=API_PORT)
     servers = [

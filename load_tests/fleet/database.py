@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 
-from load_tests.fleet.host import Host
+from load_tests.fleet.host import FleetHost
 from load_tests.fleet.topology import DATABASES, LEDGER_PORT, NETWORK, STATE
 from load_tests.proof.street.street import wait_for
 from testing.postgres import programs
@@ -40,7 +40,7 @@ def ledger_url() -> str:
 class Databases:
     """`primary` and `standby` are hosts that are on; `fail_over` changes who is who."""
 
-    def __init__(self, primary: Host, standby: Host) -> None:
+    def __init__(self, primary: FleetHost, standby: FleetHost) -> None:
         self.primary = primary
         self.standby = standby
         self.is_synchronous = True
@@ -101,7 +101,7 @@ class Databases:
         self.follow()
 
 
-def _serve(host: Host) -> None:
+def _serve(host: FleetHost) -> None:
     words = [word for option in _OPTIONS for word in ("-c", option)]
     host.spawn(
         *_USER, _program("postgres"), "-D", str(_data(host)),
@@ -112,7 +112,7 @@ def _serve(host: Host) -> None:
     wait_for(lambda: _answers(host), _START_SECONDS, f"PostgreSQL on {host.spec.name}")
 
 
-def _answers(host: Host) -> bool:
+def _answers(host: FleetHost) -> bool:
     try:
         with _session(host, "postgres"):
             return True
@@ -120,7 +120,7 @@ def _answers(host: Host) -> bool:
         return False
 
 
-def _session(host: Host, database: str) -> psycopg.Connection:
+def _session(host: FleetHost, database: str) -> psycopg.Connection:
     return psycopg.connect(
         host=host.spec.address,
         port=LEDGER_PORT,
@@ -136,7 +136,7 @@ def data_mounts(folder: Path) -> dict[Path, Path]:
     return {folder / _DATA: STATE}
 
 
-def _data(host: Host) -> Path:
+def _data(host: FleetHost) -> Path:
     shutil.chown(host.folder / _DATA, "postgres", "postgres")
     return STATE / "data"
 

@@ -19,7 +19,7 @@ from load_tests.fleet.fleet import Fleet, load
 from load_tests.fleet.host import HostDown
 from load_tests.fleet.isolation import problem, run_alone
 from load_tests.fleet.steadiness import Steadiness
-from load_tests.fleet.table import WIDTH, Table, every_second
+from load_tests.fleet.table import WIDTH, FleetTable, every_second
 from load_tests.fleet.topology import SERVERS
 from load_tests.proof.street.street import NotQuiet
 from load_tests.proof.verdict import Verdict
@@ -89,7 +89,7 @@ def show(fleet: Fleet, lost: str) -> tuple[list[str], bool]:
     Raises NotQuiet.
     """
     router = fleet.router(1, load(_RATE))
-    table = Table(fleet, router)
+    table = FleetTable(fleet, router)
     router.start()
     table.note("the sender begins, by the address of the balancer")
     every_second(table, _BEFORE_SECONDS)
@@ -97,8 +97,9 @@ def show(fleet: Fleet, lost: str) -> tuple[list[str], bool]:
         fleet.hosts[lost].power_off()
         table.note(f"{lost} loses its power")
         every_second(table, _AFTER_SECONDS)
-        every_second(table, _STEADY_SECONDS, steadiness.is_calm)
-        table.note(f"steady {steadiness.seconds:.0f} s after the loss; the sender ends")
+        is_steady = every_second(table, _STEADY_SECONDS, steadiness.is_calm)
+        state = "steady" if is_steady else "still unsteady"
+        table.note(f"{state} {steadiness.seconds:.0f} s after the loss; the sender ends")
         table.draw()
         under_load = table.last
     began = time.monotonic()
@@ -106,14 +107,19 @@ def show(fleet: Fleet, lost: str) -> tuple[list[str], bool]:
     every_second(table, _DRAIN_SECONDS, fleet.is_quiet)
     fleet.wait_until_quiet(_DRAIN_SECONDS)
     reported = f"all is reported {time.monotonic() - began:.0f} s later"
-    return [*under_load, reported, "", *judged(fleet, steadiness.seconds)], fleet.verdict().is_clean
+    seconds = f"{steadiness.seconds}" if is_steady else "none"
+    lines, is_kept = judged(fleet.verdict(), len(fleet.acknowledged()), seconds)
+    return [*under_load, reported, "", *lines], is_kept
 
 
-def judged(fleet: Fleet, seconds: float) -> list[str]:
-    """The verdict, for people."""
-    verdict: Verdict = fleet.verdict()
+def judged(verdict: Verdict, acknowledged: int, seconds: str) -> tuple[list[str], bool]:
+    """The verdict for people, and whether every promise was kept.
+
+    Where no image was acknowledged, none was tested.
+    """
+    is_kept = verdict.is_clean and acknowledged > 0
     numbers = {
-        "images acknowledged": len(fleet.acknowledged()),
+        "images acknowledged": acknowledged,
         "images lost": len(verdict.lost),
         "studies without a report": len(verdict.unreported),
         "reports twice with other content": len(verdict.contradicting),
@@ -122,7 +128,7 @@ def judged(fleet: Fleet, seconds: float) -> list[str]:
     }
     lines = [f"{name:<34}{value:>8}" for name, value in numbers.items()]
     lines += [line[:WIDTH] for line in verdict.examples()]
-    return [*lines, "KEPT: nothing was lost" if verdict.is_clean else "BROKEN: see above"]
+    return [*lines, "KEPT: nothing was lost" if is_kept else "BROKEN: see above"], is_kept
 
 
 def say(text: str) -> None:

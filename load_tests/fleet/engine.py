@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 
 from hilum.triton import command, leftovers, runtime
-from load_tests.fleet.host import Host, HostDown
+from load_tests.fleet.host import FleetHost, HostDown
 from load_tests.fleet.topology import GRPC_PORT
 from testing.tiny_release import Tiny
 
 
-def start(host: Host, tiny: Tiny) -> None:
+def start(host: FleetHost, tiny: Tiny) -> None:
     """Start it; `is_listening` says when it may be used. Raises HostDown: there is none here."""
     wheel = runtime.find()
     if wheel is None:

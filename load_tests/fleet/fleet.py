@@ -17,8 +17,8 @@ from hilum.store.database.engines import open_engine
 from hilum.store.schema.tables import destination, instance
 from load_tests.fleet import balancer, database, engine, servers
 from load_tests.fleet.database import Databases, ledger_url
-from load_tests.fleet.host import Host, bridge
-from load_tests.fleet.servers import ARCHIVE, THIS, Code
+from load_tests.fleet.host import FleetHost, bridge
+from load_tests.fleet.servers import ARCHIVE, THIS, HilumCode
 from load_tests.fleet.topology import (
     API_PORT,
     BALANCER,
@@ -30,8 +30,8 @@ from load_tests.fleet.topology import (
     PACS_PORT,
     SERVERS,
     TRITONS,
+    HostKind,
     HostSpec,
-    Kind,
 )
 from load_tests.proof.acknowledged import Books
 from load_tests.proof.evidence import gather, open_rows
@@ -60,7 +60,7 @@ class Fleet:
         tiny: Tiny,
         *,
         say: Callable[[str], None],
-        code: Code = THIS,
+        code: HilumCode = THIS,
         sections: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.folder = folder
@@ -77,12 +77,12 @@ class Fleet:
         self._stack = ExitStack()
         self._past: list[Books] = []
 
-    def _host(self, spec: HostSpec) -> Host:
+    def _host(self, spec: HostSpec) -> FleetHost:
         folder = self.folder / "hosts" / spec.name
-        if spec.kind is Kind.HILUM:
-            return Host(spec, folder, servers.mounts(self.folder, folder))
-        return Host(
-            spec, folder, database.data_mounts(folder) if spec.kind is Kind.DATABASE else {}
+        if spec.kind is HostKind.HILUM:
+            return FleetHost(spec, folder, servers.mounts(self.folder, folder))
+        return FleetHost(
+            spec, folder, database.data_mounts(folder) if spec.kind is HostKind.DATABASE else {}
         )
 
     def __enter__(self) -> Self:
@@ -122,9 +122,9 @@ class Fleet:
     def start(self, name: str) -> None:
         """What the host runs. It is on."""
         host = self.hosts[name]
-        if host.spec.kind is Kind.TRITON:
+        if host.spec.kind is HostKind.TRITON:
             engine.start(host, self._tiny)
-        elif host.spec.kind is Kind.BALANCER:
+        elif host.spec.kind is HostKind.BALANCER:
             balancer.start(host)
         else:
             servers.start(host, self.folder, self.code)

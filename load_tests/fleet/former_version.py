@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from hilum.store.migrations.revision import REVISION
-from load_tests.fleet.servers import Code
+from load_tests.fleet.servers import HilumCode
 from testing.serving import REPOSITORY
 
 _MIGRATIONS = "server/hilum/store/migrations/versions"
@@ -20,9 +20,9 @@ class FormerVersion:
         self._folder = folder
 
     @property
-    def code(self) -> Code:
+    def code(self) -> HilumCode:
         """For hosts that have not been upgraded."""
-        return Code(tuple(self._folder / name for name in _PACKAGES))
+        return HilumCode(tuple(self._folder / name for name in _PACKAGES))
 
     def unpack(self) -> str:
         """The last commit without the newest migration; why not, or empty."""

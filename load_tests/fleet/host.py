@@ -25,7 +25,7 @@ class HostDown(Exception):
     """The host did not come up."""
 
 
-class Host:
+class FleetHost:
     """Is off until `boot`. `mounts`: folder here to its place on the host."""
 
     def __init__(self, spec: HostSpec, folder: Path, mounts: Mapping[Path, Path]) -> None:

@@ -27,8 +27,8 @@ _ALONE = (
     "--kill-child=KILL",
     "--mount-proc",
 )
-# The first process reaps orphans, which bash does beside waiting. An orphan of a host that nobody
-# reaps would keep the host's process namespace.
+# The first process reaps orphans, which bash does beside waiting. An unreaped
+# orphan of a host would keep the host's process namespace.
 _INIT = ("bash", "-c", '"$@"; exit $?', "init")
 
 

@@ -18,12 +18,12 @@ from typing import Any
 from load_tests.fleet.fleet import DRAIN_SECONDS, Fleet, load
 from load_tests.fleet.former_version import FormerVersion
 from load_tests.fleet.host import HostDown
-from load_tests.fleet.scenarios import SCENARIOS, UPGRADE, Scenario
+from load_tests.fleet.scenarios import SCENARIOS, UPGRADE, FaultFailed, FleetScenario
 from load_tests.fleet.servers import THIS
 from load_tests.fleet.steadiness import Steadiness
 from load_tests.proof.router import Router
 from load_tests.proof.street.street import NotQuiet, wait_for
-from load_tests.proof.verdict import Verdict
+from load_tests.proof.verdict import WITHOUT_ROW, Verdict
 from testing.tiny_release import make_tiny
 
 _RATE = 1.0
@@ -32,7 +32,7 @@ _STEADY_SECONDS = 240.0
 
 
 @dataclass(slots=True)
-class Row:
+class ScenarioRow:
     """What one scenario yielded."""
 
     what: str
@@ -50,29 +50,61 @@ class Row:
     problems: list[str] = field(default_factory=list)
 
 
+class KnownFaults:
+    """What the verdicts so far have found: each fault counts for the scenario that brought it."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def count(self, row: ScenarioRow, verdict: Verdict, *, may_report_twice: bool) -> None:
+        """Note in the row what the verdict finds and no earlier one found."""
+        row.lost = self._fresh(row, verdict.lost)
+        row.unreported = self._fresh(row, verdict.unreported)
+        row.stuck = len(verdict.stuck)
+        row.stray = self._fresh(row, verdict.stray)
+        if may_report_twice:
+            renewed = [line for line in verdict.contradicting if line.endswith(WITHOUT_ROW)]
+            row.found["documents_without_a_row"] = self._fresh(row, renewed, is_problem=False)
+        row.reported_twice = self._fresh(row, verdict.contradicting)
+        row.problems += sorted(set(verdict.stuck))
+
+    def _fresh(self, row: ScenarioRow, lines: Sequence[str], *, is_problem: bool = True) -> int:
+        """How many of these no earlier scenario had; they are noted as problems."""
+        found = [line for line in lines if line not in self._known]
+        self._known.update(found)
+        if is_problem:
+            row.problems += found[:5]
+        return len(found)
+
+
 class Course:
-    """Runs scenarios on a fleet. A problem counts for the scenario that brought it."""
+    """Runs scenarios on a fleet, one after the other."""
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
         self._fleet = fleet
         self._seed = seed
-        self._known: set[str] = set()
+        self._faults = KnownFaults()
 
-    def run(self, scenario: Scenario) -> Row:
+    def run(self, scenario: FleetScenario) -> ScenarioRow:
         """One scenario under load, judged when all is quiet, then mended."""
         self._seed += 1
         router = self._fleet.router(self._seed, load(_RATE))
-        row = Row(scenario.what)
+        row = ScenarioRow(scenario.what)
         try:
             self._disturb(scenario, router, row)
-        except (NotQuiet, HostDown) as error:
+        except (NotQuiet, HostDown, FaultFailed) as error:
             row.problems.append(f"{type(error).__name__}: {error}")
-        router.finish(DRAIN_SECONDS)
-        self._judge(row, router, may_report_twice=scenario.may_report_twice)
+        if not router.finish(DRAIN_SECONDS):
+            row.problems.append("images that were begun were not accepted")
+        self._drain(row)
+        row.acknowledged = len(router.books.acknowledged)
+        row.answers = dict(router.books.answers)
+        verdict = self._fleet.verdict()
+        self._faults.count(row, verdict, may_report_twice=scenario.may_report_twice)
         scenario.restore(self._fleet)
         return row
 
-    def _disturb(self, scenario: Scenario, router: Router, row: Row) -> None:
+    def _disturb(self, scenario: FleetScenario, router: Router, row: ScenarioRow) -> None:
         router.start()
         wait_for(
             lambda: len(router.books.acknowledged) >= _FIRST_IMAGES, _STEADY_SECONDS, "the load"
@@ -84,36 +116,11 @@ class Course:
         row.longest_wait_for_a_report = round(steadiness.longest_wait, 1)
         row.longest_time_without_acknowledgement = round(steadiness.longest_silence, 1)
 
-    def _judge(self, row: Row, router: Router, *, may_report_twice: bool) -> None:
+    def _drain(self, row: ScenarioRow) -> None:
         try:
             self._fleet.wait_until_quiet()
         except NotQuiet as error:
             row.problems.append(str(error))
-        verdict = self._fleet.verdict()
-        row.acknowledged = len(router.books.acknowledged)
-        row.answers = dict(router.books.answers)
-        row.lost = self._fresh(row, verdict.lost)
-        row.unreported = self._fresh(row, verdict.unreported)
-        row.stuck = len(verdict.stuck)
-        row.stray = self._fresh(row, verdict.stray)
-        twice = self._fresh(row, verdict.contradicting, is_problem=not may_report_twice)
-        if may_report_twice:
-            row.found["documents_without_a_row"] = twice
-        else:
-            row.reported_twice = twice
-        row.problems += _stuck(verdict)
-
-    def _fresh(self, row: Row, lines: Sequence[str], *, is_problem: bool = True) -> int:
-        """How many of these no earlier scenario had; they are noted as problems."""
-        found = [line for line in lines if line not in self._known]
-        self._known.update(found)
-        if is_problem:
-            row.problems += found[:5]
-        return len(found)
-
-
-def _stuck(verdict: Verdict) -> list[str]:
-    return sorted(set(verdict.stuck))
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -159,7 +166,7 @@ def run(folder: Path, names: Sequence[str], seed: int) -> Mapping[str, Any]:
     return {"start_seconds": start_seconds, "scenarios": rows, "left_out": left_out}
 
 
-def _line(row: Row) -> str:
+def _line(row: ScenarioRow) -> str:
     return (
         f"  acknowledged {row.acknowledged}, lost {row.lost}, twice {row.reported_twice},"
         f" stuck {row.stuck}, steady after {row.seconds_to_steady} s"

@@ -20,14 +20,20 @@ _SKEW_SECONDS = 300
 _FIRST_DELIVERY_SECONDS = 60.0
 # `hilum migrate` counts a process as gone that has been silent for so long.
 _SILENT_SECONDS = 11.0
+_REFUSAL = "Stop each `hilum serve`"
+
+
+class FaultFailed(Exception):
+    """The fault did not do to the fleet what it is for, so a verdict would prove nothing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scenario:
-    """`fault` disturbs the fleet and returns what it did, as figures.
+class FleetScenario:
+    """`fault` disturbs the fleet and returns what it did, as figures, or raises FaultFailed.
 
     `restore` makes the fleet whole again after the verdict. `may_report_twice`: rows of the ledger
-    are lost with the fault, so studies are reported anew, under other UIDs; a figure, not a goal.
+    are lost with the fault, so studies are reported anew, under other UIDs. How many documents are
+    without a row then is a figure, not a goal.
     """
 
     what: str
@@ -113,6 +119,8 @@ def fail_over_unsynchronised(fleet: Fleet) -> Mapping[str, Any]:
     fleet.databases.standby.link.heal()
     fleet.databases.promote()
     lost = fleet.acknowledged_without_row()
+    if not lost:
+        raise FaultFailed("the standby lacks no row")
     said = fleet.command("recover", "--yes")
     return {"rows_lost_by_the_standby": lost, "recover": said.strip().splitlines()[-1]}
 
@@ -154,10 +162,7 @@ def _set_clock(fleet: Fleet, name: str, offset_seconds: int) -> None:
 def upgrade(fleet: Fleet) -> Mapping[str, Any]:
     """Hosts of the former version stop, the ledger is migrated, hosts of this version start."""
     fleet.code = THIS
-    try:
-        refusal = f"no refusal: {fleet.command('migrate')}"
-    except HostDown as error:
-        refusal = str(error).rpartition("hilum: ")[2]
+    refusal = _refusal_to_migrate(fleet)
     for spec in SERVERS:
         fleet.hosts[spec.name].terminate()
     for spec in SERVERS:
@@ -170,37 +175,47 @@ def upgrade(fleet: Fleet) -> Mapping[str, Any]:
     return {"migrate_while_they_run": refusal, "migrate": said}
 
 
+def _refusal_to_migrate(fleet: Fleet) -> str:
+    try:
+        said = fleet.command("migrate")
+    except HostDown as error:
+        said = str(error).rpartition("hilum: ")[2]
+    if _REFUSAL not in said:
+        raise FaultFailed(f"`hilum migrate` was not refused while hosts ran: {said.strip()}")
+    return said
+
+
 UPGRADE = "upgrade"
 DELIVERING = "delivering_host"
-SCENARIOS: Mapping[str, Scenario] = {
-    UPGRADE: Scenario(
+SCENARIOS: Mapping[str, FleetScenario] = {
+    UPGRADE: FleetScenario(
         "from the version before the newest migration: all stop, migrate, all start", upgrade
     ),
-    "fail_over": Scenario(
+    "fail_over": FleetScenario(
         "the primary loses its power, the standby is promoted", fail_over, replace_standby
     ),
-    "link_cut": Scenario("the cable of a dispatcher is pulled for 20 s", cut("dispatch1")),
-    "link_slow": Scenario("the line to a listener is slow for 20 s", slow("listen1")),
-    "database_link_cut": Scenario("the cable of the primary is pulled for 20 s", cut("db1")),
-    "listener_host": Scenario(
+    "link_cut": FleetScenario("the cable of a dispatcher is pulled for 20 s", cut("dispatch1")),
+    "link_slow": FleetScenario("the line to a listener is slow for 20 s", slow("listen1")),
+    "database_link_cut": FleetScenario("the cable of the primary is pulled for 20 s", cut("db1")),
+    "listener_host": FleetScenario(
         "a listener's host loses its power", kill("listen1"), restart("listen1")
     ),
-    "analyser_host": Scenario(
+    "analyser_host": FleetScenario(
         "an analyser's host loses its power", kill("analyse1"), restart("analyse1")
     ),
-    "dispatcher_host": Scenario(
+    "dispatcher_host": FleetScenario(
         "a dispatcher's host loses its power", kill("dispatch1"), restart("dispatch1")
     ),
-    DELIVERING: Scenario(
+    DELIVERING: FleetScenario(
         "the dispatcher's host that delivers to the PACS loses its power",
         kill_delivering,
         restart_off,
     ),
-    "triton_host": Scenario("a Triton's host loses its power", kill("gpu1"), restart("gpu1")),
-    "clock_ahead": Scenario(
+    "triton_host": FleetScenario("a Triton's host loses its power", kill("gpu1"), restart("gpu1")),
+    "clock_ahead": FleetScenario(
         "a dispatcher's clock is 300 s ahead", skew("dispatch2"), right_clock("dispatch2")
     ),
-    "fail_over_unsynchronised": Scenario(
+    "fail_over_unsynchronised": FleetScenario(
         "the same, with a standby that lacks the last 20 s; then `hilum recover`",
         fail_over_unsynchronised,
         replace_standby,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from load_tests.fleet.database import ledger_url
-from load_tests.fleet.host import Host
+from load_tests.fleet.host import FleetHost
 from load_tests.fleet.topology import (
     API_PORT,
     DICOM_PORT,
@@ -29,7 +29,7 @@ _SETTINGS = "hilum.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class HilumCode:
     """Which Hilum a host runs. `server`: the folder of another version's packages."""
 
     server: tuple[Path, ...] = ()
@@ -43,7 +43,7 @@ class Code:
         )
 
 
-THIS = Code()
+THIS = HilumCode()
 
 
 def mounts(folder: Path, host_folder: Path) -> dict[Path, Path]:
@@ -85,13 +85,13 @@ def write_settings(folder: Path, tiny: Tiny, sections: Mapping[str, Mapping[str,
     (folder / _SETTINGS).write_text(as_toml(merged), encoding="utf-8")
 
 
-def start(host: Host, folder: Path, code: Code = THIS) -> None:
+def start(host: FleetHost, folder: Path, code: HilumCode = THIS) -> None:
     """`hilum serve` with the host's role."""
     words = ("serve", "--role", host.spec.role, "--config", str(folder / _SETTINGS))
     host.spawn(hilum_program(), *words, environment=code.environment)
 
 
-def run(host: Host, folder: Path, words: Iterable[str], code: Code = THIS) -> str:
+def run(host: FleetHost, folder: Path, words: Iterable[str], code: HilumCode = THIS) -> str:
     """Another command of `hilum` on a host; its output. Raises HostDown."""
     line = (hilum_program(), *words, "--config", str(folder / _SETTINGS))
     return host.run(*line, environment=code.environment)

@@ -14,24 +14,25 @@ from load_tests.fleet.topology import (
     HOSTS,
     LEDGER_PORT,
     PACS_PORT,
+    SERVERS,
+    HostKind,
     HostSpec,
-    Kind,
 )
 from load_tests.proof.router import Router
 
 WIDTH = 80
-_PORTS: Mapping[Kind, int] = {
-    Kind.TRITON: GRPC_PORT,
-    Kind.DATABASE: LEDGER_PORT,
-    Kind.PACS: PACS_PORT,
-    Kind.BALANCER: DICOM_PORT,
+_PORTS: Mapping[HostKind, int] = {
+    HostKind.TRITON: GRPC_PORT,
+    HostKind.DATABASE: LEDGER_PORT,
+    HostKind.PACS: PACS_PORT,
+    HostKind.BALANCER: DICOM_PORT,
 }
 _LOOKS = 4
 _STAGES = ("reading", "study", "result", "delivery")
 _CLEAR = "\033[H\033[2J"
 
 
-class Table:
+class FleetTable:
     """Drawn again at each `draw`; on a terminal in place of the one before."""
 
     def __init__(self, fleet: Fleet, router: Router) -> None:
@@ -48,9 +49,7 @@ class Table:
 
     def draw(self) -> None:
         """Look at every host, then print."""
-        done = {
-            spec.name: self._fleet.images_done(spec) for spec in HOSTS if spec.kind is Kind.HILUM
-        }
+        done = {spec.name: self._fleet.images_done(spec) for spec in SERVERS}
         self._counts.append((time.monotonic(), done))
         self.last = [line[:WIDTH] for line in self._lines()]
         is_terminal = sys.stdout.isatty()
@@ -72,9 +71,9 @@ class Table:
         host = self._fleet.hosts[spec.name]
         if not host.is_on:
             return "OFF"
-        if spec.kind is Kind.HILUM:
+        if spec.kind is HostKind.HILUM:
             return "ready" if self._fleet.is_ready(spec) else "not ready"
-        if spec.kind is Kind.DATABASE:
+        if spec.kind is HostKind.DATABASE:
             is_primary = host is self._fleet.databases.primary
             return "primary" if is_primary else "standby"
         return "ready" if is_listening(spec.address, _PORTS[spec.kind]) else "not ready"
@@ -107,7 +106,9 @@ def _waiting(rows: Mapping[str, int], table: str) -> int:
     return sum(count for kind, count in rows.items() if kind.split()[0] == table)
 
 
-def every_second(table: Table, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
+def every_second(
+    table: FleetTable, seconds: float, until: Callable[[], bool] = lambda: False
+) -> bool:
     """Draw for so long, or until the condition holds; whether it did."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""The hosts of the testbed, as data: who has which address and does what."""
+"""The hosts of the testbed, as data: the address of each, and what it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import IPv4Interface
 from pathlib import Path
 
 
-class Kind(StrEnum):
+class HostKind(StrEnum):
     """What a host runs."""
 
     HILUM = "hilum"
@@ -24,7 +24,7 @@ class HostSpec:
 
     name: str
     number: int
-    kind: Kind
+    kind: HostKind
     role: str = ""
 
     @property
@@ -43,24 +43,24 @@ PACS_PORT = 11113
 # Where each host mounts its own disk; on those with Hilum the state folder.
 STATE = Path("/mnt")
 
-BALANCER = HostSpec("balancer", 10, Kind.BALANCER)
-PACS = HostSpec("pacs", 20, Kind.PACS)
+BALANCER = HostSpec("balancer", 10, HostKind.BALANCER)
+PACS = HostSpec("pacs", 20, HostKind.PACS)
 TRITONS = (
-    HostSpec("gpu1", 31, Kind.TRITON),
-    HostSpec("gpu2", 32, Kind.TRITON),
+    HostSpec("gpu1", 31, HostKind.TRITON),
+    HostSpec("gpu2", 32, HostKind.TRITON),
 )
 DATABASES = (
-    HostSpec("db1", 41, Kind.DATABASE),
-    HostSpec("db2", 42, Kind.DATABASE),
+    HostSpec("db1", 41, HostKind.DATABASE),
+    HostSpec("db2", 42, HostKind.DATABASE),
 )
 SERVERS = (
-    HostSpec("listen1", 51, Kind.HILUM, "listener"),
-    HostSpec("listen2", 52, Kind.HILUM, "listener"),
-    HostSpec("analyse1", 61, Kind.HILUM, "analyser"),
-    HostSpec("analyse2", 62, Kind.HILUM, "analyser"),
-    HostSpec("dispatch1", 71, Kind.HILUM, "dispatcher"),
-    HostSpec("dispatch2", 72, Kind.HILUM, "dispatcher"),
-    HostSpec("web", 81, Kind.HILUM, "api"),
+    HostSpec("listen1", 51, HostKind.HILUM, "listener"),
+    HostSpec("listen2", 52, HostKind.HILUM, "listener"),
+    HostSpec("analyse1", 61, HostKind.HILUM, "analyser"),
+    HostSpec("analyse2", 62, HostKind.HILUM, "analyser"),
+    HostSpec("dispatch1", 71, HostKind.HILUM, "dispatcher"),
+    HostSpec("dispatch2", 72, HostKind.HILUM, "dispatcher"),
+    HostSpec("web", 81, HostKind.HILUM, "api"),
 )
 HOSTS = (BALANCER, PACS, *TRITONS, *DATABASES, *SERVERS)
 

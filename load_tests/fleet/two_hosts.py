@@ -7,13 +7,14 @@ true, else with what differs.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from load_tests.fleet.host import Host, bridge
-from load_tests.fleet.topology import PACS, PACS_PORT, HostSpec, Kind
+from load_tests.fleet.host import FleetHost, bridge
+from load_tests.fleet.topology import DATABASES, PACS, PACS_PORT, HostKind, HostSpec
 from testing.network.receiver import Receiver
 from testing.serving import REPOSITORY, environment_without_settings
 from testing.tiny_release import make_tiny
@@ -25,23 +26,23 @@ _PLUG = "poweroff -ff"
 _PATIENCE_SECONDS = 400.0
 # Where the commands of the page are given, on each host.
 _HOME = Path("/mnt")
-SPECS = {
-    "front": HostSpec("front", 10, Kind.BALANCER),
-    "db1": HostSpec("db1", 41, Kind.DATABASE),
-    "db2": HostSpec("db2", 42, Kind.DATABASE),
-    "hilum1": HostSpec("hilum1", 51, Kind.HILUM),
-    "hilum2": HostSpec("hilum2", 52, Kind.HILUM),
-}
+_STATE = Path("/var/lib/hilum")
+SPECS = (
+    HostSpec("front", 10, HostKind.BALANCER),
+    *DATABASES,
+    HostSpec("hilum1", 51, HostKind.HILUM),
+    HostSpec("hilum2", 52, HostKind.HILUM),
+)
 
 
-class Site:
+class PageHosts:
     """The hosts of the page, on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.hosts = {
-            name: Host(spec, folder / "hosts" / name, _mounts(folder, spec))
-            for name, spec in SPECS.items()
+            spec.name: FleetHost(spec, folder / "hosts" / spec.name, _mounts(folder, spec))
+            for spec in SPECS
         }
 
     def line_on(self, name: str, command: str) -> Sequence[str]:
@@ -57,7 +58,7 @@ class Site:
         self.folder.chmod(0o755)  # for the user of PostgreSQL
         for host in self.hosts.values():
             host.boot()
-            if host.spec.kind is Kind.DATABASE:
+            if host.spec.kind is HostKind.DATABASE:
                 host.run("chown", "postgres:postgres", *_POSTGRESQL)
 
 
@@ -65,10 +66,11 @@ def _mounts(folder: Path, spec: HostSpec) -> dict[Path, Path]:
     """The disk of a host, over folders that this machine has, too."""
     own = folder / "hosts" / spec.name
     mounts = {folder: _HOME}
-    if spec.kind is Kind.DATABASE:
+    if spec.kind is HostKind.DATABASE:
         mounts |= {own / place.strip("/").replace("/", "-"): Path(place) for place in _POSTGRESQL}
-    if spec.kind is Kind.HILUM:
-        mounts |= {own / "srv": Path("/srv"), folder / "archive": Path("/srv/hilum/archive")}
+    if spec.kind is HostKind.HILUM:
+        # Over the parent, so that the state folder is made on the host's disk alone.
+        mounts |= {own / "var-lib": _STATE.parent, folder / "archive": _STATE / "archive"}
     return mounts
 
 
@@ -86,8 +88,8 @@ def main(page: str, place: str) -> int:
         "HILUM_RECEIVE__RESERVE_BYTES": str(1 << 28),
     }
     bridge()
-    site = Site(folder)
-    pacs = Host(PACS, folder / "hosts/pacs", {})
+    site = PageHosts(folder)
+    pacs = FleetHost(PACS, folder / "hosts/pacs", {})
     with ExitStack() as stack:
         for host in (*site.hosts.values(), pacs):
             stack.callback(host.close)
@@ -95,10 +97,17 @@ def main(page: str, place: str) -> int:
         pacs.boot()
         stack.enter_context(Receiver(PACS_PORT, PACS.address, pacs.command()))
         text = Path(page).read_text(encoding="utf-8")
+        followed = []
         for command in follow(text, folder, environment, site.line_on, _PATIENCE_SECONDS):
             sys.stdout.write(f"{command}\n")
             sys.stdout.flush()
-    return 0
+            followed.append(command)
+    return int(followed != commands_of(text))
+
+
+def commands_of(text: str) -> list[str]:
+    """The commands of the page, found without its blocks: one that no block held was not followed."""
+    return re.findall(r"^\$ (.*)$", text, re.MULTILINE)
 
 
 if __name__ == "__main__":

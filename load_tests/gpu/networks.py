@@ -61,7 +61,7 @@ def halved(network: nn.Module) -> nn.Module:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class NetworkLoop:
     """A network on its device, with the pictures that are read."""
 
     network: LoopNetwork
@@ -101,7 +101,7 @@ def _rows(name: str, plan: GpuPlan) -> Iterator[dict[str, Any]]:
     for precision in plan.precisions:
         here = LoopNetwork(network.to(device), precision)
         difference = float((here(known.to(device)).cpu() - wanted).abs().max())
-        loop = Loop(here, spec, device, pictures)
+        loop = NetworkLoop(here, spec, device, pictures)
         yield {
             "network": name,
             "precision": precision,

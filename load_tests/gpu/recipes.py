@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
@@ -45,16 +46,21 @@ def _row(recipe: str, pictures: Sequence[StoredValues], device: str) -> dict[str
 def _largest(
     pictures: Sequence[StoredValues], spec: InputSpec, device: str, arithmetic: Arithmetic
 ) -> float:
-    return max(_difference(item, spec, device, arithmetic) for item in pictures)
+    return max(
+        difference(_tensor(item, spec, "cpu", "float"), _tensor(item, spec, device, arithmetic))
+        for item in pictures
+    )
 
 
-def _difference(item: StoredValues, spec: InputSpec, device: str, arithmetic: Arithmetic) -> float:
-    """Return the largest difference to the CPU, in units of the wire; infinite if one refuses."""
-    here = _tensor(item, spec, "cpu", "float")
-    there = _tensor(item, spec, device, arithmetic)
+def difference(here: torch.Tensor | None, there: torch.Tensor | None) -> float:
+    """Return the largest difference to the CPU, in units of the wire.
+
+    Infinite if one device refuses, or a value is no number: no maximum finds a NaN.
+    """
     if here is None or there is None:
         return 0.0 if here is there else float("inf")
-    return float((here.double() - there.cpu().double()).abs().max())
+    found = float((here.double() - there.cpu().double()).abs().max())
+    return found if math.isfinite(found) else float("inf")
 
 
 def _tensor(

@@ -23,7 +23,7 @@ KINDS: Mapping[str, tuple[str, int, tuple[str, ...]]] = {
     "small": ("ExplicitVRLittleEndian", 512, ()),
 }
 _DRAWN = 16  # files, sent again and again under new UIDs: more would only be read from the disk
-# Studies of two images under UIDs that nobody has seen.
+# Studies of two images under new UIDs.
 _FRESH = ("--invent-series", "2", "--invent-study", "1")
 
 

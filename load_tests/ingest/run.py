@@ -1,7 +1,7 @@
 """`make bench-ingest`: what receiving costs, interleaved with DCMTK's storescp on the same machine and the same files.
 
 CPU seconds of the receiver are the figure to trust: wall time shares the cores with the senders,
-and with whoever else is there.
+and with other programs.
 Ours include the rows in the ledger and a durable file and name; storescp's with the shim a durable
 file; without it, none.
 """

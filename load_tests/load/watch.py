@@ -5,12 +5,10 @@ Memory and CPU of Hilum's processes by role, and its queues.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from load_tests.load import scrapes
 from load_tests.load.scrapes import Scrape
 from testing.accounting import Accountant, Snapshot
+from testing.repeater import Repeater
 
 _EVERY_SECONDS = 3.0  # a scrape costs Hilum some 20 ms of CPU
 _MIB = 2**20
@@ -37,7 +36,7 @@ class Sample:
         return {"second": round(self.at - begin, 1), "memory_mib": memory, "queues": self.queues}
 
 
-class Watch:
+class Watch(Repeater):
     """A context manager that looks every three seconds.
 
     Of a Hilum elsewhere there is no accountant, and perhaps no address of metrics.
@@ -50,28 +49,11 @@ class Watch:
         every_seconds: float = _EVERY_SECONDS,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        super().__init__(every_seconds)
         self.samples: list[Sample] = []
         self._url = metrics_url
         self._accountant = accountant
-        self._every = every_seconds
         self._headers = headers or {}
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look_again, daemon=True)
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Look no more."""
-        self._over.set()
-        self._thread.join()
 
     def scrape(self) -> Scrape:
         """Hilum's metrics now; empty where they cannot be had, which must not end a run."""
@@ -86,10 +68,10 @@ class Watch:
         """CPU by role since the processes started."""
         return self._accountant.snapshot() if self._accountant else {}
 
-    def _look_again(self) -> None:
-        while not self._over.wait(self._every):
-            memory = {role: use.rss_bytes / _MIB for role, use in self.used().items()}
-            self.samples.append(Sample(time.monotonic(), memory, scrapes.queues(self.scrape())))
+    def look(self) -> None:
+        """Take a sample."""
+        memory = {role: use.rss_bytes / _MIB for role, use in self.used().items()}
+        self.samples.append(Sample(time.monotonic(), memory, scrapes.queues(self.scrape())))
 
 
 def mean_queues(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:

@@ -76,7 +76,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         "--rounds",
         type=int,
         default=5,
-        help="(%(default)s); the first one favours whoever comes later",
+        help="(%(default)s); the first one favours the later one",
     )
     add(
         "--seconds",

@@ -48,7 +48,7 @@ class Case:
 
     `goal`: how many times faster, None where nobody set one.
 
-    `codec`: our decoder and nothing else, into memory that is there: whoever uses it cannot be faster. `decoder`: the Transfer Syntax, and
+    `codec`: our decoder and nothing else, into memory that is there: nothing that uses it can be faster. `decoder`: the Transfer Syntax, and
     the plug-in of pydicom that decodes for them; None where none is needed.
     """
 

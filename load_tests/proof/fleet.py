@@ -47,13 +47,14 @@ def _outcome(plan: Plan, scenarios: Sequence[str]) -> Outcome:
     if not answer.is_file():
         ended = Goal("fleets that came up", 0, "fleets", 1, at_most=False)
         return Outcome(goals=(ended,), problems=(f"the run ended with status {status}",))
-    return judged(json.loads(answer.read_text(encoding="utf-8")))
+    return judged(json.loads(answer.read_text(encoding="utf-8")), len(scenarios))
 
 
-def judged(found: Mapping[str, Any]) -> Outcome:
-    """Goals over all scenarios, from what each yielded."""
+def judged(found: Mapping[str, Any], planned: int) -> Outcome:
+    """Goals over all scenarios, from what each yielded. `planned`: how many were to be run."""
     rows: Mapping[str, Mapping[str, Any]] = found["scenarios"]
     unsteady = sum(row["seconds_to_steady"] is None for row in rows.values())
+    troubled = sum(bool(row["problems"]) for row in rows.values())
     goals = (
         Goal("acknowledged images lost", _sum(rows, "lost"), "images", 0),
         Goal("reports lost", _sum(rows, "unreported"), "studies", 0),
@@ -61,10 +62,12 @@ def judged(found: Mapping[str, Any]) -> Outcome:
         Goal("stuck rows", _sum(rows, "stuck"), "rows", 0),
         Goal("stray files", _sum(rows, "stray"), "files", 0),
         Goal("scenarios without a steady state", unsteady, "scenarios", 0),
-        Goal("scenarios that were run", len(rows), "scenarios", 1, at_most=False),
+        Goal("scenarios with a problem", troubled, "scenarios", 0),
+        Goal("scenarios that were run", len(rows), "scenarios", planned, at_most=False),
     )
     figures = {**found, "images_acknowledged": _sum(rows, "acknowledged")}
     problems = [f"{name}: {line}" for name, row in rows.items() for line in row["problems"]]
+    problems += [f"{name}: left out: {reason}" for name, reason in found["left_out"].items()]
     return Outcome(figures, goals, tuple(problems))
 
 

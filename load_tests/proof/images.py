@@ -1,6 +1,6 @@
 """Small radiographs that are drawn and encoded once.
 
-A study that nobody has seen costs three replaced UIDs.
+A study with new UIDs costs three replaced UIDs.
 """
 
 from __future__ import annotations

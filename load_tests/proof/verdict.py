@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from load_tests.load.measure import Goal
 from load_tests.proof.evidence import Evidence, Report
 
+WITHOUT_ROW = "came, and no row"
 _SHOWN = 5
 
 
@@ -86,7 +87,7 @@ def _unreported(studies: Mapping[str, frozenset[str]], found: Evidence) -> Itera
 
 def _contradicting(found: Evidence) -> Iterable[str]:
     yield from (f"{uid}: came with other bytes" for uid in found.changed)
-    yield from (f"{uid}: came, and no row" for uid in found.without_row)
+    yield from (f"{uid}: {WITHOUT_ROW}" for uid in found.without_row)
     yield from (f"{study}: two results in one revision" for study in found.same_revision)
     for study, reports in found.current.items():
         if len(reports) > 1:

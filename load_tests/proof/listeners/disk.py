@@ -1,6 +1,6 @@
 """listener_disk: the archive's small file system is full again and again.
 
-Who sends is told, stays associated, and goes on after.
+Senders get a refusal, stay associated, and go on after it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Listeners:
 
     Alive inside a `with` block.
 
-    The socket is held here, as the supervisor holds it: a connection that nobody has accepted
+    The socket is held here, as the supervisor holds it: a connection that is not accepted yet
     outlives every kill. For the main thread:
     its children end with it.
     """

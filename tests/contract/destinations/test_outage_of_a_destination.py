@@ -1,6 +1,6 @@
 """A queue in front of a destination that is away.
 
-A few documents knock, the rest of it is not touched, and all goes out afterwards.
+A few documents probe, the rest of it is not touched, and all goes out afterwards.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def test_the_queue_is_not_worn_out_while_its_destination_is_away(
     views = LedgerViews(ledger_url, street.clock)
     (failing,) = views.failing(street.clock() + 1)
     assert (failing["destination"], failing["items"]) == ("share", WAITING), (
-        "those that wait for a knock are not taken either"
+        "those that wait for a probe are not taken either"
     )
     last = views.documents(f"1.2.{WAITING - 1}") or []
     views.close()
@@ -115,7 +115,7 @@ def test_all_of_it_goes_out_when_the_destination_is_back(street: Street, tmp_pat
     assert len(list((tmp_path / "mount" / "share").iterdir())) == WAITING
 
 
-def test_it_goes_out_to_a_destination_that_comes_back_while_it_is_knocked_at(
+def test_it_goes_out_to_a_destination_that_comes_back_while_it_is_probed(
     street: Street, tmp_path: Path
 ) -> None:
     def until() -> bool:

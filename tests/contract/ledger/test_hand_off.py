@@ -163,7 +163,7 @@ def test_a_result_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock:
     handed = first_report(ledger, clock)
     assert (handed.lease.attempts, handed.lease.lapses) == (1, 0)
     assert ledger.claim("report", 8, "another", 60) == [], "it is leased"
-    clock.now += 121  # whoever had it died
+    clock.now += 121  # its worker died
     (claimed,) = ledger.claim("report", 8, "another", 60)
     assert (claimed.lease.row_id, claimed.lease.attempts, claimed.lease.lapses) == (
         handed.lease.row_id,

@@ -425,7 +425,7 @@ def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(
     assert ledger.requeue("analyse", reason="attempts_exhausted") == 6
     assert [len(names) for names in changed] == [2, 4, 5]
     assert [row.open_readings for row in rows(ledger, tables.study)] == [2, 1, 1, 1, 1]
-    assert ledger.requeue("analyse") == 0, "whoever does it again finds nothing"
+    assert ledger.requeue("analyse") == 0, "a second time finds nothing"
 
 
 def test_requeue_lets_a_quiet_period_run(ledger: Ledger, clock: Clock) -> None:

@@ -293,7 +293,7 @@ def test_a_study_is_erased_while_it_is_read(ledger: Ledger) -> None:
 
 
 def test_studies_are_closed_while_they_get_images(ledger: Ledger) -> None:
-    """Whoever closes several has them in the order of their UIDs, which is not that of their rows."""
+    """A worker that closes several has them in the order of their UIDs, which is not that of their rows."""
     for names in (SECOND, FIRST):
         ledger.record([image(*names)])
     ledger.advance("analyse", [(lease, _ANALYSED) for lease in leases(ledger)])

@@ -196,7 +196,7 @@ def test_two_listeners_record_the_same_images_in_opposite_order(
 ) -> None:
     """As a router does that sends a study twice.
 
-    Whoever is second finds the rows of the first, and neither waits for the other in vain.
+    The second one finds the rows of the first, and neither waits for the other in vain.
     """
     images = list(range(40))
     start, outcomes, failed = threading.Barrier(2), [], []

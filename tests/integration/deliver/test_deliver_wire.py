@@ -66,7 +66,7 @@ def acceptance(request: bytes, maximum: int | None = None) -> bytes:
 def peer_that(
     answers: Answer, *, accepts: bool = True, maximum: int | None = None
 ) -> Iterator[Peer]:
-    """A receiver that accepts the association (or not even that) and then does what it is told."""
+    """A receiver that accepts the association (or not even that) and then does what the test asks."""
 
     def serve() -> None:
         connection, _ = listening.accept()

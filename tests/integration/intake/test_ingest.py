@@ -171,7 +171,7 @@ def test_interrupted_it_says_what_it_has_done(installation: Hilum, tmp_path: Pat
     draw(tmp_path / "files", 60)
     for number in range(400):
         os.mkfifo(tmp_path / f"files/1/{number:03}")
-    # Whoever started the tests in the background may have them, and all that they start, ignore it.
+    # Tests that were started in the background may ignore it, and so may all that they start.
     command = [
         "env",
         "--default-signal=INT",

@@ -105,7 +105,9 @@ def test_kill_9_of_the_listener_while_it_uploads_loses_nothing_and_doubles_nothi
     assert send_to(hosts.receiving, save_all(tmp_path, images)).is_ok, "it goes on acknowledging"
     wait_for(lambda: len(objects_in(hosts.store)) == before + 1, what="an upload without answer")
     assert len(waiting(hosts.receiving)) == 2
-    assert states(hosts.reading, study_uid) == [], "no row names bytes that nobody else can read"
+    assert states(hosts.reading, study_uid) == [], (
+        "no row names bytes that the other host cannot read"
+    )
     kill(processes(hosts.receiving, "listener"))
     hosts.store.mend()
     wait_for(lambda: states(hosts.reading, study_uid) == ["analysed"] * 2, what="both readings")

@@ -114,9 +114,7 @@ def test_a_commitment_report_that_is_owed_survives_kill_9_of_all_processes(
     assert router.ask(server.dicom_port, transaction_uid, references) == 0
     kill(all_processes(server))
     router.may_answer.set()
-    before = (
-        router.reports.qsize()
-    )  # none; or one that the dead server has sent, and that nobody answered
+    before = router.reports.qsize()  # none; or one that the dead server has sent without an answer
     server.__enter__()
     server.wait_until_ready(START_SECONDS)
     report = [router.next_report() for _ in range(before + 1)][-1]

@@ -38,7 +38,7 @@ def test_a_thousand_associations_leave_what_was_acknowledged_and_nothing_else(
 
 
 def _damage_is_seen(archive: Path) -> None:
-    """Negative controls: an object that is lost, one that is changed, one that nobody sent, one that pydicom finds to be another."""
+    """Negative controls: an object that is lost, one that is changed, one that was not sent, one that pydicom finds to be another."""
     kept = objects(archive)
     lost, changed, other, *_ = kept
     acknowledged, possible = {lost: "1.2.1", changed: "1.2.2", other: "1.2.3"}, set(kept)

@@ -42,7 +42,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PowerDisk]:
 
 
 def written(folder: Path, name: str) -> int:
-    """A descriptor of a file that nobody has synced."""
+    """A descriptor of an unsynced file."""
     fd = os.open(folder / f"{name}.part", os.O_WRONLY | os.O_CREAT)
     assert os.write(fd, CONTENT) == len(CONTENT)
     return fd

@@ -104,7 +104,7 @@ def require_cut(listener: ListenerProcess, calling: str) -> None:
 
 @pytest.fixture(scope="module")
 def answers(listener: ListenerProcess) -> dict[str, bytes]:
-    """What each way of dripping is told in the end; all at once, as each takes two windows."""
+    """What each way of dripping gets in the end; all at once, as each takes two windows."""
 
     def told(number: int, at_once: bytes, dripped: Sequence[bytes]) -> bytes:
         with Wire(listener.port, calling=f"DRIPS{number}") as wire:

@@ -153,7 +153,7 @@ def test_pynetdicom_stores_in_several_contexts_with_echoes_between(
         for number, (kind, syntax) in enumerate(kinds)
     ]
     files = [save(dataset, tmp_path / f"{number}.dcm") for number, dataset in enumerate(sent)]
-    # pynetdicom 3.0.4, whoever answers it: its reactor thread may take an answer away from the
+    # pynetdicom 3.0.4, with any acceptor: its reactor thread may take an answer away from the
     # thread that waits for it (_run_reactor).
     assert any(is_answered_throughout(associate(listener), files) for _ in range(3))
     for dataset, file in zip(sent, files, strict=True):

@@ -422,7 +422,7 @@ def test_two_processes_share_the_socket_and_one_may_go(
     try:
         files = iter(images(200))
         sent: list[Path] = []
-        while len(_folders(listener)) < 2:  # whoever is faster at accepting gets the association
+        while len(_folders(listener)) < 2:  # the faster one at accepting gets the association
             sent += (four := list(itertools.islice(files, 4)))
             with ThreadPoolExecutor(4) as pool:
                 assert set(

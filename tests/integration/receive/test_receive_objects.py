@@ -1,6 +1,6 @@
 """What is no new image, through the real listener.
 
-Our own documents, rejection notes, and who may connect at all.
+Our own documents, rejection notes, and which senders may connect at all.
 """
 
 from __future__ import annotations

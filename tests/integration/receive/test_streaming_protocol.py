@@ -319,7 +319,7 @@ def test_a_title_that_is_not_ours_is_rejected_and_named(
 
 
 def odd_request(called: bytes, calling: bytes) -> bytes:
-    """For DX, with UIDs padded by NUL, a version name of 30 bytes of Latin-1 and a sub-item that nobody knows."""
+    """For DX, with UIDs padded by NUL, a version name of 30 bytes of Latin-1 and an unknown sub-item."""
     context = (
         bytes((1, 0, 0, 0))
         + item(0x30, DX.encode() + b"\0")

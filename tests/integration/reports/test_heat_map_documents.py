@@ -451,7 +451,7 @@ def test_no_patient_is_named_in_what_hinders(tmp_path, capfd):
 
 @pytest.mark.slow
 def test_a_drawing_that_hangs_costs_its_process_and_no_report(tmp_path):
-    """A pipe that nobody writes to stands for a codec that never ends."""
+    """A pipe without a writer stands for a codec that never ends."""
     datasets = make_study(31, "CR", ("PA",), rows=64, columns=64)
     release = make_release()
     job, sources = explained(datasets, release, tmp_path)

@@ -1,4 +1,4 @@
-"""Real decode processes: the wire tensor is the same whoever prepares it, and however the pixels travel."""
+"""Real decode processes: the wire tensor is the same in each process that prepares it, and however the pixels travel."""
 
 from __future__ import annotations
 

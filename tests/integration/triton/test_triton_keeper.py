@@ -1,6 +1,6 @@
 """A tritonserver that dies, or hangs, while it starts.
 
-It is started again, and whoever wants to stop need not wait for it.
+It is started again, and a stop need not wait for it.
 """
 
 from __future__ import annotations

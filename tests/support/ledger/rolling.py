@@ -52,7 +52,7 @@ def releases(*versions: str) -> dict[str, Release]:
 
 
 def kept(release: str) -> KeptManifest:
-    """What a ledger keeps of a release that nobody loads."""
+    """What a ledger keeps of a release that no server loads."""
     return KeptManifest(release, f"digest of {release}", "")
 
 

@@ -46,7 +46,7 @@ SR_BYTES = b"\x00" * 128 + b"DICM the bytes of a report"
 
 
 class Clock:
-    """A clock that stands still until it is told to go."""
+    """A clock that stands still until it is set."""
 
     def __init__(self, now: float = BEGAN_AT) -> None:
         self.now = now

@@ -12,8 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from load_tests.fleet.engine import is_listening
-from load_tests.fleet.host import Host, bridge
-from load_tests.fleet.topology import HostSpec, Kind
+from load_tests.fleet.host import FleetHost, bridge
+from load_tests.fleet.topology import HostKind, HostSpec
 from testing.serving import environment_without_settings
 from tests.support.machine.waiting import wait_for
 
@@ -25,8 +25,12 @@ def main(place: str) -> int:
     """Boot, look, stay."""
     folder = Path(place)
     bridge()
-    one = Host(HostSpec("one", 11, Kind.PACS), folder / "one", {folder / "disk": Path("/mnt")})
-    two = Host(HostSpec("two", 12, Kind.PACS), folder / "two", {folder / "disk": Path("/mnt")})
+    one = FleetHost(
+        HostSpec("one", 11, HostKind.PACS), folder / "one", {folder / "disk": Path("/mnt")}
+    )
+    two = FleetHost(
+        HostSpec("two", 12, HostKind.PACS), folder / "two", {folder / "disk": Path("/mnt")}
+    )
     with ExitStack() as stack:
         for host in (one, two):
             stack.callback(host.close)
@@ -52,7 +56,7 @@ def main(place: str) -> int:
     return 0
 
 
-def _hears(host: Host) -> bool:
+def _hears(host: FleetHost) -> bool:
     return is_listening(host.spec.address, _PORT)
 
 

@@ -74,7 +74,7 @@ def _dct(bits_per_sample: int) -> Callable[[Pixels, int], bytes]:
 
 
 def _jpeg_ls(near: int) -> Callable[[Pixels, int], bytes]:
-    """CharLS by pyjpegls, which writes the precision that it is told.
+    """CharLS by pyjpegls, which writes the given precision.
 
     Imagecodecs writes 8 or 16.
     """

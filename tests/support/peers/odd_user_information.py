@@ -28,7 +28,7 @@ ODD_USER_INFORMATION = {
     "a class UID of 80 characters": MAXIMUM + item(0x52, b"1." * 39 + b"12") + VERSION_NAME,
     "an empty class UID": MAXIMUM + item(0x52, b"") + VERSION_NAME,
     "no class UID": MAXIMUM + VERSION_NAME,
-    "a sub-item that nobody knows": MAXIMUM + item(0x5F, b"\xff" * 7) + CLASS_UID,
+    "an unknown sub-item": MAXIMUM + item(0x5F, b"\xff" * 7) + CLASS_UID,
     "an unknown sub-item before the maximum length": item(0xFE, b"") + MAXIMUM + CLASS_UID,
     "a role of a class UID that is none": MAXIMUM
     + CLASS_UID

@@ -46,7 +46,7 @@ def missing(reason: str) -> None:
 
 
 def free_port() -> int:
-    """A loopback TCP port that nobody listened on a moment ago."""
+    """A loopback TCP port without a listener a moment ago."""
     return free_ports(1)[0]
 
 
@@ -235,7 +235,7 @@ class StoreScp(Peer):
         return [self._program, *options, *negotiation, *self.extra, str(self.port)]
 
     def _profile(self) -> Path:
-        """An association negotiation profile without the SR classes that nobody asked for (format.
+        """An association negotiation profile without the SR classes that were not asked for (format.
 
         DCMTK's asconfig.txt).
         """

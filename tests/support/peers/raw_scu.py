@@ -87,7 +87,7 @@ def rejection_of(assoc: Association) -> tuple[int, int, int] | None:
 
 
 def stop_reading(assoc: Association) -> None:
-    """End the thread that looks for requests of the peer, so that no response is taken from whoever waits for it.
+    """End the thread that looks for requests of the peer, so that no response is taken from its waiter.
 
     To pause it, as pynetdicom does, is a race: it says that it is paused a moment before it is, and
     on a busy machine a moment is long.

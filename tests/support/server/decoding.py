@@ -2,7 +2,7 @@
 
 Which they are, and a stored file that holds one of them up.
 
-The kernel's file leases do it (fcntl(2), F_SETLEASE): whoever opens a leased file waits until the
+The kernel's file leases do it (fcntl(2), F_SETLEASE): a process that opens a leased file waits until the
 lease is given back, and dies there if it is killed. The server itself is not touched.
 """
 
@@ -44,7 +44,7 @@ def stored_file(server: Hilum, sop_instance_uid: str) -> Path:
 
 
 class HeldFile:
-    """A file that nobody else can open until `release`."""
+    """A file that no other process can open until `release`."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDWR)

@@ -231,7 +231,7 @@ def test_a_bug_says_where_and_never_quotes_the_header() -> None:
     )
 
 
-def test_an_error_on_this_side_goes_to_whoever_asked_and_the_next_image_is_served() -> None:
+def test_an_error_on_this_side_goes_to_the_asking_task_and_the_next_image_is_served() -> None:
     async def scenario(pool: DecodePool) -> None:
         before = await pid_of(pool)
         with pytest.raises(AssertionError, match="only with a device"):

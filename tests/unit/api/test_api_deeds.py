@@ -1,4 +1,4 @@
-"""A route's row names who was admitted; who may not is refused, and who is unknown has no row."""
+"""A route's row names the admitted caller; one without the right is refused, an unknown one has no row."""
 
 from __future__ import annotations
 

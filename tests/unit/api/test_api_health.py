@@ -28,9 +28,7 @@ def ready(rig: Rig, *roles: str) -> dict[str, Any]:
     assert response.status_code == (200 if body["is_ready"] else 503)
     assert body["is_ready"] == all(item["is_ready"] for item in body["roles"])
     failed = [check for item in body["roles"] for check in item["checks"] if not check["ok"]]
-    assert all(check["advice"] for check in failed), (
-        "whoever is told that something is wrong is told what to do"
-    )
+    assert all(check["advice"] for check in failed), "each fault says what to do"
     return {check["name"]: check for check in failed}
 
 

@@ -190,7 +190,7 @@ def test_every_odd_file_gives_a_picture_or_a_reason(hand: Painter, test_data: Pa
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Path:
-    """A file that never ends to be read: it hangs whoever opens it."""
+    """A file that never ends to be read: it hangs its readers."""
     file = tmp_path / "endless.dcm"
     os.mkfifo(file)
     return file

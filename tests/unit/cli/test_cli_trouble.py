@@ -121,7 +121,7 @@ def test_what_is_made_is_closed_to_other_accounts_and_check_says_what_is_not(clo
     assert (found.ok, found.advice) == (False, f"They hold patient data: chmod o= {ledger}")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may write everywhere")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which may write everywhere")
 def test_root_leaves_nothing_to_a_server_that_is_somebody_else(closed: Path) -> None:
     image, archive = closed.parent / "image.dcm", closed / "archive"
     phantom.save(phantom.make_instance(seed=3, rows=16, columns=16), image)
@@ -182,7 +182,7 @@ def test_check_says_what_another_user_has_left_in_the_archive(closed: Path) -> N
     )
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may write everywhere")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, which may write everywhere")
 @pytest.mark.parametrize("is_root", [False, True])
 def test_check_says_that_root_has_begun_the_ledger_itself(closed: Path, *, is_root: bool) -> None:
     """It is no model for the others then.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from testing.accounting import (
     thread_seconds,
     total,
 )
+from testing.repeater import Repeater
 from tests.support.machine.waiting import wait_for
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
@@ -206,3 +208,20 @@ def test_a_process_that_is_gone_has_no_use() -> None:
 )
 def test_roles_of_hilum(command: list[str], parent_role: str, role: str) -> None:
     assert hilum_role(command, parent_role) == role
+
+
+class Broken(Repeater):
+    """Breaks at its first look."""
+
+    def __init__(self) -> None:
+        super().__init__(0.0)
+        self.has_looked = threading.Event()
+
+    def look(self) -> None:
+        self.has_looked.set()
+        raise ZeroDivisionError
+
+
+def test_a_watcher_that_breaks_is_heard_of_at_the_end_of_its_block() -> None:
+    with pytest.raises(ZeroDivisionError), Broken() as watcher:
+        watcher.has_looked.wait(30)

@@ -12,7 +12,7 @@ from load_tests.capacity import measured, rows, run, tables
 from load_tests.capacity.measured import MeasuredCost, MeasuredCosts
 from load_tests.capacity.plan import (
     Demand,
-    Supply,
+    UnitSupply,
     campaign_days,
     limits,
     plan,
@@ -20,7 +20,7 @@ from load_tests.capacity.plan import (
     with_spare,
 )
 
-SUPPLY = Supply(cores=10, gbit=10.0, gpu_images=1000.0, cpu_ceiling=0.5, other_ceiling=0.5)
+SUPPLY = UnitSupply(cores=10, gbit=10.0, gpu_images=1000.0, cpu_ceiling=0.5, other_ceiling=0.5)
 # One image a second in the mean, two in the peak hour, of 10 MB.
 DEMAND = Demand(studies=43_200.0, images=2.0, peak=2.0, image_mb=10.0, retention_days=10.0)
 
@@ -133,8 +133,8 @@ def test_a_codec_comes_on_top_of_images_that_are_not_compressed(costs: MeasuredC
 
 
 def test_a_gpu_that_was_not_measured_is_the_published_one() -> None:
-    assert Supply().gpu_rate("vit_b16") == 1572.08
-    assert Supply(gpu_images=900.0).gpu_rate("vit_b16") == 900.0
+    assert UnitSupply().gpu_rate("vit_b16") == 1572.08
+    assert UnitSupply(gpu_images=900.0).gpu_rate("vit_b16") == 900.0
 
 
 def test_the_first_to_saturate_comes_first(costs: MeasuredCosts) -> None:
@@ -213,19 +213,19 @@ def test_rows_of_a_study_are_what_grew() -> None:
 )
 def test_the_page_says_what_saturates_first(syntax: str, first: str) -> None:
     """By the committed figures; docs/capacity.md says it in words, too."""
-    found = limits(Demand(1.0, syntax=syntax), Supply(), measured.read())
+    found = limits(Demand(1.0, syntax=syntax), UnitSupply(), measured.read())
     assert found[0].unit.startswith(first)
 
 
 def test_two_hosts_carry_a_hundred_thousand_studies_a_day() -> None:
     for network in measured.NETWORKS:
-        found = plan(Demand(1e5, network=network), Supply(), measured.read())
+        found = plan(Demand(1e5, network=network), UnitSupply(), measured.read())
         assert (found.hosts_without_gpus, found.hosts_with_gpus, found.gpus) == (2, 2, 2)
 
 
 def test_one_gpu_and_its_spare_carry_a_million_studies_a_day() -> None:
     for network in measured.NETWORKS:
-        assert plan(Demand(1e6, network=network), Supply(), measured.read()).gpus == 2
+        assert plan(Demand(1e6, network=network), UnitSupply(), measured.read()).gpus == 2
 
 
 def test_the_example_of_the_page_is_what_the_command_prints(

@@ -134,8 +134,15 @@ def test_a_recipe_that_misses_its_golden_is_counted() -> None:
     assert [goal.value for goal in recipes.goals(rows) if not goal.holds] == [2]
 
 
-def test_a_refusal_on_one_device_only_is_no_agreement(plan: GpuPlan) -> None:
-    row = {"recipe": "a", "wire": "fp16", "float": float("inf"), "fp16": 0.0, "golden": None}
+@pytest.mark.parametrize(
+    "there",
+    [None, torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("inf")])],
+    ids=["refused", "no number", "infinite"],
+)
+def test_what_one_device_alone_has_is_no_agreement(there: torch.Tensor | None) -> None:
+    here = torch.tensor([1.0, 2.0])
+    apart = max(recipes.difference(here, here), recipes.difference(here, there))
+    row = {"recipe": "a", "wire": "fp16", "float": apart, "fp16": 0.0, "golden": None}
     assert not next(recipes.goals([row])).holds
 
 

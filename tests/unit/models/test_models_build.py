@@ -261,7 +261,7 @@ def test_a_batch_that_the_engine_refuses_does_not_spoil_the_next_one(tiny: Tiny)
 
 
 class Request:
-    """An engine's request that is busy from `start_async` to `wait`, and fails at the image that it is told."""
+    """An engine's request that is busy from `start_async` to `wait`, and fails at the given image."""
 
     def __init__(self, fails_at: int, *, at_start: bool) -> None:
         self._fails_at, self._at_start = fails_at, at_start

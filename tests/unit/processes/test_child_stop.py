@@ -1,4 +1,4 @@
-"""A child process is told to stop while it sleeps: in a process of its own."""
+"""A child process gets a signal to stop while it sleeps: in a process of its own."""
 
 from __future__ import annotations
 

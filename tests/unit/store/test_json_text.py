@@ -1,4 +1,4 @@
-"""JSON of the ledger says what the standard library's says, whoever writes it."""
+"""JSON of the ledger says what the standard library's says, by each writer."""
 
 from __future__ import annotations
 

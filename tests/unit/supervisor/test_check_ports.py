@@ -290,7 +290,7 @@ def test_two_ports_of_one_number_are_a_problem_that_names_both(tmp_path, host):
         require_distinct([api_port(settings), *dicom_ports(settings)])
 
 
-def test_an_address_of_another_machine_is_a_problem_whoever_listens_there(tmp_path):
+def test_an_address_of_another_machine_is_a_problem_whatever_listens_there(tmp_path):
     check = receive_check(settings_of(tmp_path, {"host": "192.0.2.1"}))
     assert not check.ok
     assert "set receive.host to an address of this machine" in check.detail

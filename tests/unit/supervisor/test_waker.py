@@ -48,7 +48,7 @@ waker.close()
 
 
 def test_another_thread_and_a_signal_wake() -> None:
-    """In a process of its own: a signal that nobody hears would end the one that runs the tests."""
+    """In a process of its own: a signal without a handler would end the one that runs the tests."""
     woken = subprocess.run(
         [sys.executable, "-c", _TWO_REASONS],
         stdout=subprocess.PIPE,

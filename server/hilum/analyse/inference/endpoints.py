@@ -21,7 +21,7 @@ from hilum.domain import Release
 from hilum.errors import Retry
 from hilum.settings import is_loopback
 
-_KNOCK_SECONDS: Final = 1.0
+_PROBE_SECONDS: Final = 1.0
 # until an image whose release is out is tried again, while others are served
 _UNSERVED_SECONDS: Final = 5.0
 
@@ -207,14 +207,14 @@ class Endpoints:
     def _mend(self, endpoint: Endpoint) -> None:
         """Probe the endpoint until it gives every known result again; the first time at once."""
         if endpoint.name not in self._mending:
-            self._mending[endpoint.name] = asyncio.create_task(self._knock(endpoint))
+            self._mending[endpoint.name] = asyncio.create_task(self._probe(endpoint))
 
-    async def _knock(self, endpoint: Endpoint) -> None:
+    async def _probe(self, endpoint: Endpoint) -> None:
         try:
             while True:
                 if await self._gives_known_answers(endpoint):
                     return
-                await asyncio.sleep(_KNOCK_SECONDS)
+                await asyncio.sleep(_PROBE_SECONDS)
         finally:
             # in the turn of the last result: a later problem starts a new task
             del self._mending[endpoint.name]

@@ -1,6 +1,6 @@
 """Values of a VR that the attribute does not have.
 
-A reason of the list, and no exception that nobody foresaw.
+A reason of the list, and no unforeseen exception.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_an_unknown_view_is_read_and_flagged():
 
 
 def test_the_tags_speak_before_the_pixels():
-    """An image that nobody reads is not decoded.
+    """An image that is not to be read is not decoded.
 
     Its reason is the tag's, not its broken pixels'.
     """

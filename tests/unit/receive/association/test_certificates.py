@@ -1,4 +1,4 @@
-"""Certificates whose time is over, and who is told what.
+"""Certificates whose time is over, and what each side gets to know.
 
 Our own and those of others, on either side of TLS.
 """

@@ -21,8 +21,8 @@ SC = str(uid.SecondaryCaptureImageStorage)
 NEAR = ("10.0.0.0/8", "192.168.7.7", "fd00::/8")
 
 
-# One hospital: an archive far away, a cassette reader, a router that is not trusted, and whoever
-# else knows the address.
+# One hospital: an archive far away, a cassette reader, a router that is not trusted, and any host
+# that knows the address.
 HOSPITAL = Settings(
     receive={
         "ae_titles": ["HILUM", "ER"],

@@ -1,6 +1,6 @@
 """What becomes of an A-ASSOCIATE-RQ.
 
-Answered as pynetdicom reads it, and never an exception that nobody expects.
+Answered as pynetdicom reads it, and never an unexpected exception.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a killed `hilum ingest` leaves in the archive is read with its own priority, whoever finds it."""
+"""What a killed `hilum ingest` leaves in the archive is read with its own priority, by any process that finds it."""
 
 from __future__ import annotations
 

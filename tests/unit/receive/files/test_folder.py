@@ -135,7 +135,7 @@ def test_what_quarantine_has_lost_is_taken_again_unless_it_was_discarded(
 def test_what_is_no_uid_is_refused_before_the_ledger_is_asked(
     settings: Settings, tmp_path: Path
 ) -> None:
-    """PostgreSQL takes no NUL in a text, and whoever asked it would end."""
+    """PostgreSQL takes no NUL in a text, and the process that asked it would end."""
     file = drawn(tmp_path / "1.dcm")
     uid = str(dcmread(file, stop_before_pixels=True).SOPInstanceUID).encode()
     file.write_bytes(file.read_bytes().replace(uid, uid[:4] + b"\0\0" + uid[6:]))
@@ -347,7 +347,7 @@ def test_a_bug_that_ends_the_indexing_ends_the_taking(
     with contextlib.ExitStack() as stack:
         intake, _ = stack.enter_context(taking(broken, ORIGIN, must_not_wait, stop))
         assert intake.take(drawn(tmp_path / "1.dcm")).fate is FileOutcome.STORED
-        assert stop.wait(60), "whoever waits for it hears of it"
+        assert stop.wait(60), "a waiting thread hears of it"
         with pytest.raises(AttributeError):
             stack.close()
 

@@ -1,4 +1,4 @@
-"""Back-pressure: associations are rejected before the disk is full or the queue too long, and the sender is told what to do."""
+"""Back-pressure: associations are rejected before the disk is full or the queue too long, and the answer says what to do."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def mutate(changes: Sequence[Piece], removals: Sequence[int]) -> list[Piece]:
 
 
 def received(encoded: bytes, transfer_syntax_uid: str, folder: Path) -> Path | None:
-    """What intake does: the file, or None where the sender is told why not."""
+    """What intake does: the file, or None where the answer says why not."""
     try:
         header = read_header(encoded, transfer_syntax_uid)
     except CannotUnderstand:

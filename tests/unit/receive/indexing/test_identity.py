@@ -282,7 +282,9 @@ def test_a_comparison_with_another_file_than_that_of_the_row_decides_nothing(sit
             site.ledger.record([dataclasses.replace(came, compared=stale)])
 
 
-def test_whoever_takes_objects_has_the_seed_of_the_ledger(site: Site, tmp_path: Path) -> None:
+def test_each_role_that_takes_objects_has_the_seed_of_the_ledger(
+    site: Site, tmp_path: Path
+) -> None:
     """C-STORE and STOW-RS by `indexing`, files by `taking`; two hosts with one ledger alike."""
     digests = set[str]()
     for name in ("host-a", "host-b"):

@@ -267,7 +267,7 @@ def test_killed_on_the_way_the_scan_takes_what_comes_in_place_of_a_damaged_file(
 def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(
     house: House, copies: int
 ) -> None:
-    """Who wants them as the image is told to have them sent again."""
+    """A sender that wants them as the image is asked to send them again."""
     house.index(house.put(data_set("1.2.3"), "1.2.3"))
     other = data_set("1.2.3", pixels=b"\1\2" * 100)
     house.index(house.put(other, "1.2.3"))

@@ -1,4 +1,4 @@
-"""What happens between two knocks at a destination that is away.
+"""What happens between two probes of a destination that is away.
 
 The client is a real one, to a folder that is not mounted yet.
 """
@@ -39,7 +39,7 @@ def refused(client: CircuitBreaker) -> Retry:
     return caught.value
 
 
-def test_between_two_knocks_nothing_goes_there(tmp_path: Path) -> None:
+def test_between_two_probes_nothing_goes_there(tmp_path: Path) -> None:
     client = client_to(tmp_path / "mount" / "share", LONG)
     assert not client.is_open
     first = refused(client)
@@ -55,7 +55,7 @@ def test_between_two_knocks_nothing_goes_there(tmp_path: Path) -> None:
     assert list((tmp_path / "mount").iterdir()) == []
 
 
-def test_each_knock_in_vain_lengthens_the_pause_and_an_answer_ends_it(
+def test_each_probe_in_vain_lengthens_the_pause_and_an_answer_ends_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client, pauses = client_to(tmp_path / "mount" / "share", SHORT), []
@@ -153,7 +153,7 @@ def test_of_many_senders_each_that_is_away_is_remembered(monkeypatch: pytest.Mon
         senders.of(SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR"))
         for number in range(12)
     ]  # type: ignore[arg-type]
-    assert [client._probes for client in kept] == [1] * 12, "the second time nobody was knocked at"  # type: ignore[attr-defined]
+    assert [client._probes for client in kept] == [1] * 12, "the second time nobody was probed"  # type: ignore[attr-defined]
 
 
 def not_taken(client: CircuitBreaker, document: Document) -> Retry:
