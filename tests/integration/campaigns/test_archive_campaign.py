@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydicom import Dataset, dcmread
 
+from hilum.domain import ResultState
 from testing.serving import Hilum
 from tests.support.machine.waiting import wait_for
 from tests.support.models.releases import Tiny, make_tiny
@@ -74,7 +75,10 @@ def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
     hilum(server, "campaign", "run", "again", "--release", "tiny@5")
     await_end(server, "again", 120)
 
-    assert [releases_of(server, uid) for uid in studies] == [["tiny@1", "tiny@5"]] * STUDIES
+    both = [["tiny@1", "tiny@5"]] * STUDIES
+    # The results are there at the end; their documents are made in their own time.
+    assert [releases_of(server, uid, tuple(ResultState)) for uid in studies] == both
+    wait_for(lambda: [releases_of(server, uid) for uid in studies] == both, 60, what="reports")
     assert sorted(path.name for path in Path(server.folder / "out").rglob("*.dcm")) == delivered
 
 

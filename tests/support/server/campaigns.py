@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from hilum.domain import Campaign, CampaignState
 from hilum.store.campaigns.campaigns import Campaigns
@@ -55,12 +55,12 @@ def rows(server: Hilum, query: str) -> list[tuple[object, ...]]:
         return ledger.execute(query).fetchall()
 
 
-def releases_of(server: Hilum, uid: str) -> list[str]:
-    """The releases with a current, reported result, sorted."""
+def releases_of(server: Hilum, uid: str, states: Collection[str] = ("reported",)) -> list[str]:
+    """The releases with a current result in one of the states, sorted."""
     with contextlib.suppress(KeyError, TypeError):
         return sorted(
             item["release"]
             for item in detail(server, uid)["results"]
-            if item["is_current"] and item["state"] == "reported"
+            if item["is_current"] and item["state"] in states
         )
     return []
