@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from hilum.domain import Actor, Channel
 from hilum.services.export import ExportTarget, export
 from hilum.services.export_tables.files import CSV, PARQUET
 from hilum.settings import Settings
+from hilum.store.archive.directory_sync import make_durable_folder
 from hilum.store.audit.log import Deed
 from hilum.store.queries.exports import StudySelection
 from hilum.store.retention.rows import OldStudy, RowRetention, RowsKept, StudyWalk
@@ -60,23 +62,24 @@ class Forgetting:
         """Export and delete those of the next studies that may leave. Raises OSError, Retry.
 
         A crash in between leaves an export of rows that are still there; they are exported again.
+        After an error the walk is where it was.
         """
-        found = self._rows.next_studies(before, walk, _BATCH)
+        ahead = replace(walk)
+        found = self._rows.next_studies(before, ahead, _BATCH)
         leaving = [each for each in found if not each.kept]
-        if not leaving:
-            return ForgottenBatch(len(found))
-        path = self._export(leaving)
-        if path is None:
-            return ForgottenBatch(len(found))
-        deed = Deed(Verb.FORGET_STUDIES, _SERVER).about(Thing.FILE, path.name)
-        gone = self._rows.remove(leaving, before, self._clock(), deed)
-        return ForgottenBatch(len(found), gone["study"], path.name)
+        batch = ForgottenBatch(len(found))
+        if leaving and (path := self._export(leaving)) is not None:
+            deed = Deed(Verb.FORGET_STUDIES, _SERVER).about(Thing.FILE, path.name)
+            gone = self._rows.remove(leaving, before, self._clock(), deed)
+            batch = ForgottenBatch(len(found), gone["study"], path.name)
+        walk.after = ahead.after
+        return batch
 
     def _export(self, leaving: Sequence[OldStudy]) -> Path | None:
         """Write the numbers of these studies. None: not all were there, as after an erasure."""
         folder = self._settings.row_exports_dir
-        folder.mkdir(0o700, parents=True, exist_ok=True)
-        path = folder / f"studies-{leaving[0].id}-{leaving[-1].id}{_suffix()}"
+        make_durable_folder(folder, 0o700)
+        path = folder / f"studies-{_digest(leaving)}{_suffix()}"
         chosen = StudySelection(
             study_instance_uids=tuple(each.study_instance_uid for each in leaving),
             has_all_revisions=True,
@@ -105,6 +108,15 @@ def _old_studies(rows: RowRetention, before: float, at_most: int) -> Iterator[Ol
     while left > 0 and (found := rows.next_studies(before, walk, min(_LOOK, left))):
         yield from found
         left -= len(found)
+
+
+def _digest(studies: Sequence[OldStudy]) -> str:
+    """The name of these very studies: an export never takes the place of one of others.
+
+    SQLite gives a row's number again, and a crash leaves the rest of a batch.
+    """
+    said = "".join(f"{each.study_instance_uid} {each.last_received_at!r}\n" for each in studies)
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 
 def _suffix() -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Table, insert, update
+from sqlalchemy import Connection, Table, event, insert, update
 
 from hilum.domain import (
     Actor,
@@ -141,6 +142,7 @@ def test_all_rows_of_an_old_study_leave_when_they_are_exported(
     exported = settings.row_exports_dir / batch.file
     assert exported.exists()
     assert OLD.encode() in exported.read_bytes()
+    assert stat.S_IMODE(settings.row_exports_dir.stat().st_mode) == 0o700
 
 
 def test_a_study_with_a_superseded_result_leaves(
@@ -186,7 +188,18 @@ def test_rows_stay_when_their_export_cannot_be_written(
     assert not empty(street)
 
 
-def test_an_export_without_a_deletion_after_it_is_written_again(
+def die_at(retained: RowRetention, transaction: int) -> None:
+    """End the process, as it were, at the beginning of this transaction, once."""
+    left = iter(range(1, transaction + 1))
+
+    def begins(_connection: Connection) -> None:
+        if next(left, 0) == transaction:
+            raise SystemExit
+
+    event.listen(retained._engine, "begin", begins)
+
+
+def test_the_next_turn_goes_on_where_an_export_could_not_be_written(
     street: Street,
     clock: Clock,
     end: Callable[[str], None],
@@ -195,15 +208,108 @@ def test_an_export_without_a_deletion_after_it_is_written_again(
 ) -> None:
     end(OLD)
     before = years_later(clock)
-    (study,) = street.rows(tables.study)
-    settings.row_exports_dir.mkdir()
-    for suffix in (".parquet", ".csv"):
-        (settings.row_exports_dir / f"studies-{study.id}-{study.id}{suffix}").write_text("half")
+    walk = StudyWalk()
+    settings.row_exports_dir.write_text("a file in the place of the folder")
+    with pytest.raises(OSError, match="exists"):
+        forgetting.next_batch(before, walk)
+    settings.row_exports_dir.unlink()
+
+    forgetting.next_batch(before, walk)
+
+    assert empty(street)
+
+
+def test_an_export_without_a_deletion_after_it_is_written_again(
+    street: Street,
+    clock: Clock,
+    end: Callable[[str], None],
+    forgetting: Forgetting,
+    retained: RowRetention,
+    settings: Settings,
+) -> None:
+    end(OLD)
+    before = years_later(clock)
+    die_at(retained, 1)
+    with pytest.raises(SystemExit):
+        forgetting.next_batch(before, StudyWalk())
+    assert not empty(street)
+    files = sorted(settings.row_exports_dir.iterdir())
+    for file in files:
+        file.write_text("half")
 
     batch = forgetting.next_batch(before, StudyWalk())
 
     assert (settings.row_exports_dir / batch.file).read_bytes() != b"half"
+    assert sorted(settings.row_exports_dir.iterdir()) == files
     assert empty(street)
+
+
+def test_an_export_never_takes_the_place_of_one_of_other_studies(
+    street: Street,
+    clock: Clock,
+    end: Callable[[str], None],
+    forgetting: Forgetting,
+    settings: Settings,
+) -> None:
+    """SQLite gives the rows of the second study the numbers of the first."""
+    files = []
+    for study in (OLD, "1.2.4", OLD):
+        end(study)
+        files.append(settings.row_exports_dir / forget(forgetting, clock).file)
+
+    assert empty(street)
+    assert len(set(files)) == 3
+    assert [study.encode() in file.read_bytes() for study in (OLD, "1.2.4") for file in files] == [
+        *(True, False, True),
+        *(False, True, False),
+    ]
+
+
+def test_a_batch_that_ends_between_two_transactions_is_in_the_audit_and_in_its_export(
+    ledger_url: str,
+    street: Street,
+    clock: Clock,
+    end: Callable[[str], None],
+    forgetting: Forgetting,
+    retained: RowRetention,
+    settings: Settings,
+) -> None:
+    for number in range(30):
+        end(f"1.2.{number}")
+    before = years_later(clock)
+    die_at(retained, 3)  # the first writes that it begins
+    with pytest.raises(SystemExit):
+        forgetting.next_batch(before, StudyWalk())
+    assert counts(street)["study"] == 5
+    exported = {file: file.read_bytes() for file in settings.row_exports_dir.iterdir()}
+
+    batch = forgetting.next_batch(before, StudyWalk())
+
+    assert (batch.studies, empty(street)) == (5, True)
+    assert {file: file.read_bytes() for file in exported} == exported
+    with closing(AuditLog(ledger_url, clock)) as log:
+        done, begun = log.list(AuditFilter(verb=Verb.FORGET_STUDIES))[0]
+    assert (done["outcome"], done["name"]) == (VerbOutcome.DONE, batch.file)
+    assert (begun["outcome"], begun["name"] in {file.name for file in exported}) == (
+        VerbOutcome.BEGUN,
+        True,
+    )
+
+
+def test_a_study_that_another_host_has_removed_is_passed_by(
+    street: Street, clock: Clock, end: Callable[[str], None], retained: RowRetention
+) -> None:
+    end(OLD)
+    before = years_later(clock)
+    chosen = retained.next_studies(before, StudyWalk(), 10)
+
+    gone = [retained.remove(chosen, before, clock.now, new_deed())["study"] for _ in range(2)]
+
+    assert gone == [1, 0]
+
+
+def new_deed() -> Deed:
+    return Deed(Verb.FORGET_STUDIES, Actor("hilum", Channel.CLI))
 
 
 def _reasons(retained: RowRetention, before: float, uid: str = OLD) -> set[RowsKept]:
@@ -410,8 +516,7 @@ def test_a_study_that_changes_after_its_export_stays(
     chosen = retained.next_studies(before, StudyWalk(), 10)
     street.receive(OLD, 2)
 
-    deed = Deed(Verb.FORGET_STUDIES, Actor("hilum", Channel.CLI))
-    gone = retained.remove(chosen, before, clock.now, deed)
+    gone = retained.remove(chosen, before, clock.now, new_deed())
 
     assert gone["study"] == 0
     assert len(street.rows(tables.instance)) == 2
@@ -433,7 +538,7 @@ def test_a_walk_passes_studies_that_stay(
     assert isinstance(parts[0][0], OldStudy)
 
 
-def test_many_studies_leave_with_one_row_of_the_audit(
+def test_many_studies_leave_with_their_beginning_and_end_in_the_audit(
     ledger_url: str,
     clock: Clock,
     street: Street,
@@ -447,7 +552,11 @@ def test_many_studies_leave_with_one_row_of_the_audit(
 
     with closing(AuditLog(ledger_url, clock)) as log:
         items, _ = log.list(AuditFilter(verb=Verb.FORGET_STUDIES), limit=10)
-    assert [(item["count"], item["name"]) for item in items] == [(30, batch.file)]
+    assert [(item["outcome"], item["count"], item["name"]) for item in items] == [
+        (VerbOutcome.DONE, 30, batch.file),
+        (VerbOutcome.BEGUN, 0, batch.file),
+    ]
+    assert len({item["deed"] for item in items}) == 1
     assert empty(street)
 
 

@@ -50,13 +50,13 @@ class SharedSync:
         self._done = self._begun
 
 
-def make_durable_folder(folder: Path) -> None:
-    """Create a folder and sync every level.
+def make_durable_folder(folder: Path, mode: int = 0o777) -> None:
+    """Create a folder and sync every level. `mode`: of the last one, less the umask.
 
     An acknowledged object must not vanish with its folder.
     """
     missing = [level for level in (folder, *folder.parents) if not level.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode, parents=True, exist_ok=True)
     for level in missing:
         # A parent that we may not open is not ours to create in either.
         with contextlib.suppress(PermissionError):

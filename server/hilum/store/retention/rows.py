@@ -98,6 +98,7 @@ class OldStudy:
 
     id: int
     study_instance_uid: str
+    last_received_at: float
     kept: frozenset[RowsKept]
 
 
@@ -129,24 +130,30 @@ class RowRetention:
             rows = connection.execute(_next(before, walk.after, limit)).all()
             walk.after = (rows[-1].last_received_at, rows[-1].id) if rows else None
             kept = _reasons(connection, before, [row.id for row in rows])
-        return [OldStudy(row.id, row.study_instance_uid, kept[row.id]) for row in rows]
+        return [
+            OldStudy(row.id, row.study_instance_uid, row.last_received_at, kept[row.id])
+            for row in rows
+        ]
 
     def remove(
         self, studies: Sequence[OldStudy], before: float, now: float, deed: Deed
     ) -> Counter[str]:
         """Delete the rows of these studies that still may leave, and count them by table.
 
-        Some at a time. The last transaction writes the deed with the number of studies. A study
-        that has changed since it was chosen stays.
+        Some at a time. The last transaction writes the deed with the number of studies; where there
+        are several, it begins before the first. A study that has changed since it was chosen stays.
         """
         gone = Counter[str]()
         ids = sorted(each.id for each in studies)
+        if len(ids) > _TOGETHER:
+            with self._engine.begin() as connection:
+                deed.begin(connection, now)
         for start in range(0, len(ids), _TOGETHER):
             together = ids[start : start + _TOGETHER]
             with begin_part(self._engine) as connection:
                 lock_studies(connection, together)
                 kept = _reasons(connection, before, together)
-                gone += _remove(connection, [each for each in together if not kept[each]])
+                gone += _remove(connection, [each for each, why in kept.items() if not why])
                 if start + _TOGETHER >= len(ids):
                     deed.write(connection, now, gone[study.name])
         return gone
