@@ -22,6 +22,7 @@ from hilum.domain import (
     Result,
     ServerReason,
     SourceImage,
+    Study,
     StudyJob,
     identifier_names,
     is_out_of_scope,
@@ -110,9 +111,8 @@ def _result(
     scores = [_scored(image, release) for image in images]
     used = [item for item in scores if item is not None]
     outcome, reason = _outcome(images, is_configured=release is not None)
-    study_uid = job.study.study_instance_uid
     return Result(
-        study_instance_uid=study_uid,
+        study_instance_uid=job.study.study_instance_uid,
         release=name,
         source_digest=digest,
         revision=current.revision + 1 if current is not None else 1,
@@ -123,7 +123,7 @@ def _result(
         is_trained=release is not None and release.is_trained,
         is_calibrated=_is_calibrated(release),
         preprocessing_version=_preprocessing_version(images),
-        identifiers=_identifiers(namespace, epoch, study_uid, name, digest),
+        identifiers=_identifiers(namespace, epoch, job.study, name, digest),
         timings=_timings(job, images),
         created_at=now,
         supersedes_id=current.id if current is not None else None,
@@ -328,17 +328,19 @@ def _preprocessing_version(images: Iterable[Image]) -> str | None:
 
 
 def _identifiers(
-    namespace: uuid.UUID, epoch: str, study_uid: str, name: str, digest: str
+    namespace: uuid.UUID, epoch: str, study: Study, name: str, digest: str
 ) -> dict[str, str]:
     """Minted once, here: a document of the same content always bears the same UID, within an epoch.
 
-    Revisions share their series, also across epochs.
+    A study that comes again after its rows have left gets others: its documents have other dates
+    than those that were sent. Revisions share their series, also across epochs.
     """
-    since = (epoch,) if epoch else ()
+    uid = study.study_instance_uid
+    since = (repr(study.first_received_at), epoch)
     kinds, series = identifier_names()
     return {
-        **{kind: mint_uid(namespace, study_uid, name, kind, digest, *since) for kind in kinds},
-        **{item: mint_uid(namespace, study_uid, name, item) for item in series},
+        **{kind: mint_uid(namespace, uid, name, kind, digest, *since) for kind in kinds},
+        **{item: mint_uid(namespace, uid, name, item) for item in series},
     }
 
 

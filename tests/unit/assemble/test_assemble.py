@@ -462,3 +462,15 @@ def test_another_epoch_mints_other_uids_in_the_same_series() -> None:
         "sr_series",
         "heatmap_series",
     }
+
+
+def test_a_study_that_comes_again_after_its_rows_have_left_mints_other_uids() -> None:
+    job = study_job([PA], [reading_of(PA, RELEASE)])
+    later = dataclasses.replace(job.study, first_received_at=job.study.first_received_at + 1.0)
+    (former,) = results_of(job, RELEASE)
+    (again,) = results_of(dataclasses.replace(job, study=later), RELEASE)
+
+    assert again.source_digest == former.source_digest
+    assert {
+        kind for kind in former.identifiers if former.identifiers[kind] == again.identifiers[kind]
+    } == {"sr_series", "heatmap_series"}
