@@ -474,7 +474,7 @@ def test_an_image_that_left_the_archive_after_its_campaign_is_listed(
 
     assert found == []
     said = [(row["sop_instance_uid"], row["state"], row["reason"]) for row in unread[:2]]
-    assert said == [("1.2.10.1", "erased", "erased")] * 2
+    assert said == [("1.2.10.1", "gone", "")] * 2
 
 
 def test_an_image_that_came_in_another_study_names_it(

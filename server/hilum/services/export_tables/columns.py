@@ -59,6 +59,7 @@ class NotReadState(StrEnum):
     DEAD = "dead"
     NOTHING_TO_READ = "nothing_to_read"
     ERASED = "erased"
+    GONE = "gone"
     OTHER_STUDY = "other_study"
 
 
@@ -71,6 +72,10 @@ STATE_SENTENCES: Final[Mapping[NotReadState, str]] = {
     NotReadState.DEAD: "Not all images of this series could be fetched.",
     NotReadState.NOTHING_TO_READ: "The source lists no image of this series.",
     NotReadState.ERASED: "The image, or all images of the series, were erased.",
+    NotReadState.GONE: (
+        "The image came, and has no row any more: its study left by `retention.row_months`, or"
+        " another study that it came in was erased."
+    ),
     NotReadState.OTHER_STUDY: (
         "The image belongs to another study than the source lists; the detail has its UID: export"
         " that study (`--study`)."

@@ -45,12 +45,12 @@ _OPEN: Final = (ReadingState.DUE, ReadingState.LEASED)
 _NOT_LISTED: Final = (None,)
 _PRIVATE_SCHEME: Final = "99"  # PS3.16 8: designators that begin so, and L, are private
 _LOCAL_SCHEME: Final = "L"
-# Of a listed image that has no row of its own. Those that came have been erased since.
+# Of a listed image that has no row of its own, and was not erased in the list itself.
 _UNSEEN: Final[Mapping[CampaignImageState, NotReadState]] = {
     CampaignImageState.EXPECTED: NotReadState.WAITING,
-    CampaignImageState.RECEIVED: NotReadState.ERASED,
-    CampaignImageState.READ: NotReadState.ERASED,
-    CampaignImageState.RELEASED: NotReadState.ERASED,
+    CampaignImageState.RECEIVED: NotReadState.GONE,
+    CampaignImageState.READ: NotReadState.GONE,
+    CampaignImageState.RELEASED: NotReadState.GONE,
     CampaignImageState.MISSING: NotReadState.MISSING,
 }
 
@@ -270,8 +270,7 @@ class StudyRows:
         if entry.found_in is not None and not is_erased:
             return _why(NotReadState.OTHER_STUDY, None, entry.found_in)
         state = NotReadState.ERASED if is_erased else _UNSEEN[entry.state]
-        reason = SeriesReason.ERASED.value if state is NotReadState.ERASED else entry.reason
-        return _why(state, reason, entry.detail)
+        return _why(state, entry.reason, entry.detail)
 
     def _unread_series(self) -> Iterator[ExportRow]:
         has_images = {
