@@ -27,6 +27,7 @@ from load_tests.bench.cpu_engine import build_fastest, count_engine
 from load_tests.bench.cpu_result import Measured, goals, record, show
 from load_tests.bench.cpu_stages import Window, rows
 from load_tests.bench.cpu_street import Street
+from load_tests.load import command_line
 from load_tests.load.measure import circumstances
 from load_tests.load.mix import Mix, Part
 from load_tests.peer import phases
@@ -77,11 +78,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.bench.cpu",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.bench.cpu", __doc__)
     add = parser.add_argument
     add("--studies", type=int, default=50, help="studies of two images of each size (%(default)s)")
     add("--rate", type=float, default=1.5, help="studies a second (%(default)s)")

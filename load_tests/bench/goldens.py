@@ -9,7 +9,6 @@ is brought back to that scale by mean and standard deviation.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -39,6 +38,7 @@ from hilum_preprocessing.spec.sizing import geometry_of
 from hilum_preprocessing.tensor.geometry import apply
 from load_tests.bench.authors import AUTHORS
 from load_tests.bench.golden_cases import SIGNED, cases
+from load_tests.load import command_line
 from load_tests.load.measure import Goal, circumstances
 
 RESULT = Path(__file__).parents[1] / "results" / "goldens.json"
@@ -196,11 +196,7 @@ def _most(rows: Sequence[dict[str, Any]], wire: str, what: str) -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code: 0 the goals hold, 1 one does not."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.bench.goldens",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.bench.goldens", __doc__)
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     parser.add_argument(
         "--record",

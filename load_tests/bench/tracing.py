@@ -35,6 +35,7 @@ from hilum.models.build import precision_speed
 from load_tests.bench.cpu import BENCH_FOLDER, SIZES, say, studies_of
 from load_tests.bench.cpu_engine import build_fastest, count_engine
 from load_tests.bench.cpu_street import Street
+from load_tests.load import command_line
 from load_tests.load.measure import Goal, circumstances
 from testing.accounting import Accountant
 from testing.serving import HilumEnded
@@ -105,11 +106,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.bench.tracing",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.bench.tracing", __doc__)
     parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
     parser.add_argument(
         "--studies", type=int, default=60, help="of two images, each turn (%(default)s)"

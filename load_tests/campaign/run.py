@@ -26,6 +26,7 @@ from load_tests.campaign import archives, planned
 from load_tests.campaign.live import LiveFigures, live
 from load_tests.campaign.planned import PlannedFigures
 from load_tests.campaign.systems import SYSTEMS, NotFinished, Rate, Task
+from load_tests.load import command_line
 from load_tests.load.figures import Goal
 from load_tests.load.measure import circumstances
 from load_tests.load.mix import Mix, Part
@@ -65,11 +66,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.campaign.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.campaign.run", __doc__)
     add = parser.add_argument
     add("--rounds", type=int, default=3, help="(%(default)s)")
     add("--studies", type=int, default=60, help="of two images, in each turn (%(default)s)")

@@ -38,6 +38,7 @@ from load_tests.campaign.sending_archives import (
     sent_again,
 )
 from load_tests.campaign.systems import NotFinished, command
+from load_tests.load import command_line
 from testing.accounting import roles
 from testing.phantoms import phantom
 from testing.serving import Hilum, HilumEnded, free_ports
@@ -102,11 +103,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.campaign.show",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.campaign.show", __doc__)
     add = parser.add_argument
     add("--studies", type=int, default=1000, help="of one or two images (%(default)s)")
     add("--source", choices=SOURCES, default="c-move", help="(%(default)s)")

@@ -15,6 +15,7 @@ from pathlib import Path
 from load_tests.capacity.measured import NETWORKS, RESULTS, SYNTAXES, read
 from load_tests.capacity.plan import Demand, UnitSupply
 from load_tests.capacity.tables import terminal
+from load_tests.load import command_line
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -46,11 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     """Return the options. Exits with a message where one makes no sense."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.capacity.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.capacity.run", __doc__)
     _of_demand(parser)
     _of_supply(parser)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the result files")

@@ -25,6 +25,7 @@ from typing import Any, Final
 from load_tests.gpu.outcome import GpuOutcome, GpuPlan, verdict
 from load_tests.gpu.parts import PARTS, write_plan
 from load_tests.gpu.surroundings import surroundings
+from load_tests.load import command_line
 
 RESULT: Final = "gpu-proof.json"
 _REPOSITORY: Final = Path(__file__).resolve().parents[2]
@@ -50,11 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parsed(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="load_tests.gpu.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.gpu.run", __doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; none: all")
     parser.add_argument("--out", type=Path, required=True, help=f"folder for {RESULT}")
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1 or cpu (%(default)s)")

@@ -7,7 +7,6 @@ interleaved, figures are medians.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -43,6 +42,7 @@ from load_tests.infer.trees import (
     make_variants,
     read_config,
 )
+from load_tests.load import command_line
 from load_tests.load.measure import Goal, circumstances
 from load_tests.load.terminal import say
 
@@ -229,11 +229,7 @@ def _type_name(output: Any) -> str:  # noqa: ANN401 - protobuf ships no types
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 some do not."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.infer.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.infer.run", __doc__)
     parser.add_argument(
         "--quick",
         action="store_true",

@@ -30,6 +30,7 @@ from load_tests.ledger import analysers, claims, fill, picture, queries, removal
 from load_tests.ledger.claims import Side
 from load_tests.ledger.fill import Amount
 from load_tests.ledger.goals import goals_of
+from load_tests.load import command_line
 from load_tests.load.measure import circumstances, percentiles
 from testing.postgres import PostgresMissing, fresh_database, postgres_cluster
 
@@ -92,11 +93,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.ledger.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.ledger.run", __doc__)
     add = parser.add_argument
     add("--rows", type=int, default=10_000_000, help="finished readings (%(default)s)")
     add("--claims", type=int, default=1500, help="claims on each ledger (%(default)s)")

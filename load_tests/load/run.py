@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from load_tests.load import outcome, phases, picture, scenario, studies, terminal
+from load_tests.load import command_line, outcome, phases, picture, scenario, studies, terminal
 from load_tests.load.bundled import models_of
 from load_tests.load.ground import Ground, NotMeasured
 from load_tests.load.measure import circumstances
@@ -62,11 +62,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line. What is not given is as the scenario says."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.load.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.load.run", __doc__)
     add = parser.add_argument
     add("scenario", nargs="?", default="steady", help="a name, a TOML file, or list (%(default)s)")
     add("--seconds", type=float, help="how long the load lasts")

@@ -23,6 +23,7 @@ import pydicom
 
 from hilum.errors import ConfigurationError
 from hilum.models.build import precision_speed
+from load_tests.load import command_line
 from load_tests.load.measure import circumstances
 from load_tests.load.mix import Mix, Part
 from load_tests.peer import comparison, material, phases, result
@@ -66,11 +67,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.peer.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.peer.run", __doc__)
     add = parser.add_argument
     add(
         "--rounds",

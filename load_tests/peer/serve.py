@@ -17,6 +17,7 @@ from pathlib import Path
 
 import urllib3
 
+from load_tests.load import command_line
 from load_tests.peer.orthanc import Orthanc
 from load_tests.peer.report import Label
 from load_tests.peer.worker import VARIANTS, Charge, analyse, start
@@ -61,11 +62,7 @@ def main(words: Sequence[str] | None = None) -> None:
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="load_tests.peer.serve",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.peer.serve", __doc__)
     add = parser.add_argument
     add("--folder", type=Path, required=True, help="state of the run")
     add(

@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from load_tests.load import command_line
 from load_tests.load.measure import Goal, circumstances
 from load_tests.preprocess.cases import Case, cases
 from load_tests.preprocess.syntaxes import plugins_for
@@ -78,11 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="load_tests.preprocess.run",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command_line.parser("load_tests.preprocess.run", __doc__)
     parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
     parser.add_argument(
         "--seconds",

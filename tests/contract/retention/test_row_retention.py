@@ -114,8 +114,10 @@ def years_later(clock: Clock) -> float:
     return before
 
 
-def forget(forgetting: Forgetting, clock: Clock) -> ForgottenBatch:
-    return forgetting.next_batch(years_later(clock), StudyWalk())
+@pytest.fixture
+def forget(forgetting: Forgetting, clock: Clock) -> Callable[[], ForgottenBatch]:
+    """Let the studies leave that are old years later."""
+    return lambda: forgetting.next_batch(years_later(clock), StudyWalk())
 
 
 def counts(street: Street) -> dict[str, int]:
@@ -128,14 +130,13 @@ def empty(street: Street) -> bool:
 
 def test_all_rows_of_an_old_study_leave_when_they_are_exported(
     street: Street,
-    clock: Clock,
     end: Callable[[str], None],
-    forgetting: Forgetting,
+    forget: Callable[[], ForgottenBatch],
     settings: Settings,
 ) -> None:
     end(OLD)
 
-    batch = forget(forgetting, clock)
+    batch = forget()
 
     assert empty(street)
     assert batch.studies == 1
@@ -146,13 +147,13 @@ def test_all_rows_of_an_old_study_leave_when_they_are_exported(
 
 
 def test_a_study_with_a_superseded_result_leaves(
-    street: Street, clock: Clock, end: Callable[..., None], forgetting: Forgetting
+    street: Street, end: Callable[..., None], forget: Callable[[], ForgottenBatch]
 ) -> None:
     end(OLD)
     end(OLD, 2)
     assert len(street.rows(tables.result)) == 2
 
-    forget(forgetting, clock)
+    forget()
 
     assert empty(street)
 
@@ -174,16 +175,15 @@ def test_a_younger_study_stays(
 
 def test_rows_stay_when_their_export_cannot_be_written(
     street: Street,
-    clock: Clock,
     end: Callable[[str], None],
-    forgetting: Forgetting,
+    forget: Callable[[], ForgottenBatch],
     settings: Settings,
 ) -> None:
     end(OLD)
     settings.row_exports_dir.write_text("a file in the place of the folder")
 
     with pytest.raises(OSError, match="exists"):
-        forget(forgetting, clock)
+        forget()
 
     assert not empty(street)
 
@@ -246,16 +246,15 @@ def test_an_export_without_a_deletion_after_it_is_written_again(
 
 def test_an_export_never_takes_the_place_of_one_of_other_studies(
     street: Street,
-    clock: Clock,
     end: Callable[[str], None],
-    forgetting: Forgetting,
+    forget: Callable[[], ForgottenBatch],
     settings: Settings,
 ) -> None:
     """SQLite gives the rows of the second study the numbers of the first."""
     files = []
     for study in (OLD, "1.2.4", OLD):
         end(study)
-        files.append(settings.row_exports_dir / forget(forgetting, clock).file)
+        files.append(settings.row_exports_dir / forget().file)
 
     assert empty(street)
     assert len(set(files)) == 3
@@ -496,14 +495,14 @@ def test_the_tombstones_of_an_erased_study_stay(
     clock: Clock,
     archive: Archive,
     end: Callable[[str], None],
-    forgetting: Forgetting,
+    forget: Callable[[], ForgottenBatch],
 ) -> None:
     end(OLD)
     with closing(Erasure(ledger_url, archive, clock)) as erasure:
         erasure.erase_study(OLD)
     before = counts(street)
 
-    forget(forgetting, clock)
+    forget()
 
     assert counts(street) == before
 
@@ -543,12 +542,12 @@ def test_many_studies_leave_with_their_beginning_and_end_in_the_audit(
     clock: Clock,
     street: Street,
     end: Callable[[str], None],
-    forgetting: Forgetting,
+    forget: Callable[[], ForgottenBatch],
 ) -> None:
     for number in range(30):  # more than one transaction
         end(f"1.2.{number}")
 
-    batch = forget(forgetting, clock)
+    batch = forget()
 
     with closing(AuditLog(ledger_url, clock)) as log:
         items, _ = log.list(AuditFilter(verb=Verb.FORGET_STUDIES), limit=10)
@@ -565,10 +564,10 @@ def test_an_old_object_of_a_forgotten_study_that_is_sent_again_is_read_as_a_new_
     street: Street,
     clock: Clock,
     end: Callable[[str], None],
-    forgetting: Forgetting,
+    forget: Callable[[], ForgottenBatch],
 ) -> None:
     end(OLD)
-    forget(forgetting, clock)
+    forget()
 
     street.walk(OLD, 1)
 
@@ -580,7 +579,7 @@ def test_an_old_object_of_a_forgotten_study_that_is_sent_again_is_read_as_a_new_
 
 
 def test_a_rejected_image_of_a_forgotten_study_stays_out_of_results(
-    street: Street, clock: Clock, end: Callable[[str], None], forgetting: Forgetting
+    street: Street, clock: Clock, end: Callable[[str], None], forget: Callable[[], ForgottenBatch]
 ) -> None:
     end(OLD)
     rejected = {
@@ -592,7 +591,7 @@ def test_a_rejected_image_of_a_forgotten_study_stays_out_of_results(
         "holds_for_all": True,
     }
     change(street.ledger, insert(tables.rejection).values(rejected))
-    forget(forgetting, clock)
+    forget()
 
     street.receive(OLD, 1)
 

@@ -38,6 +38,12 @@ metadata = MetaData(
 )
 
 
+def _partial_index(name: str, *columns: str, where: str) -> Index:
+    """An index over the rows of this condition. SQLite has no boolean: `true` is 1 there."""
+    in_sqlite = text(where.replace("IS true", "IS 1"))
+    return Index(name, *columns, sqlite_where=in_sqlite, postgresql_where=text(where))
+
+
 def _lease_columns() -> tuple[Column[object], ...]:
     """State, order and fenced lease of one row of work.
 
@@ -63,21 +69,11 @@ def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, 
 
     A ledger of ten million finished rows claims and counts as fast as an empty one.
     """
-    due = text(f"state = 'due'{condition}")
-    leased = text("state = 'leased'")
-    stuck = text("state IN ('failed', 'dead')")
+    due = f"state = 'due'{condition}"
     return (
-        Index(
-            f"ix_{name}_due",
-            *extra,
-            "priority",
-            "due_at",
-            "id",
-            sqlite_where=due,
-            postgresql_where=due,
-        ),
-        Index(f"ix_{name}_leased", "leased_until", sqlite_where=leased, postgresql_where=leased),
-        Index(f"ix_{name}_stuck", "finished_at", sqlite_where=stuck, postgresql_where=stuck),
+        _partial_index(f"ix_{name}_due", *extra, "priority", "due_at", "id", where=due),
+        _partial_index(f"ix_{name}_leased", "leased_until", where="state = 'leased'"),
+        _partial_index(f"ix_{name}_stuck", "finished_at", where="state IN ('failed', 'dead')"),
     )
 
 
@@ -91,10 +87,7 @@ def _change_column() -> Column[int]:
 
 
 def _change_index(name: str) -> Index:
-    has_changed = text("change IS NOT NULL")
-    return Index(
-        f"ix_{name}_change", "change", "id", sqlite_where=has_changed, postgresql_where=has_changed
-    )
+    return _partial_index(f"ix_{name}_change", "change", "id", where="change IS NOT NULL")
 
 
 installation = Table(
@@ -149,19 +142,9 @@ instance = Table(
     Column("pixels_removed_at", Float),
     # Storage commitment has promised to keep it.
     Column("committed_at", Float),
-    Index(
-        "ix_instance_committed",
-        "committed_at",
-        sqlite_where=text("committed_at IS NOT NULL"),
-        postgresql_where=text("committed_at IS NOT NULL"),
-    ),
+    _partial_index("ix_instance_committed", "committed_at", where="committed_at IS NOT NULL"),
     # Retention looks at images that still have pixels only, oldest first.
-    Index(
-        "ix_instance_kept",
-        "received_at",
-        sqlite_where=text("pixels_removed_at IS NULL"),
-        postgresql_where=text("pixels_removed_at IS NULL"),
-    ),
+    _partial_index("ix_instance_kept", "received_at", where="pixels_removed_at IS NULL"),
 )
 
 # Files that no row names any more, and since when they may be deleted. They are written in the
@@ -263,14 +246,7 @@ study = Table(
     # The list of studies of one sender, also of one that sent its last study years ago.
     Index("ix_study_sender", "calling_ae_title", "last_received_at", "id"),
     # The list of studies in any other state: most are closed.
-    Index(
-        "ix_study_open",
-        "state",
-        "last_received_at",
-        "id",
-        sqlite_where=text("state <> 'closed'"),
-        postgresql_where=text("state <> 'closed'"),
-    ),
+    _partial_index("ix_study_open", "state", "last_received_at", "id", where="state <> 'closed'"),
 )
 
 reading = Table(
@@ -320,25 +296,12 @@ result = Table(
     _change_column(),
     _change_index("result"),
     # Studies with an outcome or a release that few have: else all studies are walked.
-    Index(
-        "ix_result_outcome",
-        "outcome",
-        sqlite_where=text("is_current IS 1 AND outcome <> 'analysed'"),
-        postgresql_where=text("is_current IS true AND outcome <> 'analysed'"),
+    _partial_index(
+        "ix_result_outcome", "outcome", where="is_current IS true AND outcome <> 'analysed'"
     ),
-    Index(
-        "ix_result_release",
-        "release",
-        sqlite_where=text("is_current IS 1"),
-        postgresql_where=text("is_current IS true"),
-    ),
+    _partial_index("ix_result_release", "release", where="is_current IS true"),
     # A result that leaves is looked for here.
-    Index(
-        "ix_result_supersedes_id",
-        "supersedes_id",
-        sqlite_where=text("supersedes_id IS NOT NULL"),
-        postgresql_where=text("supersedes_id IS NOT NULL"),
-    ),
+    _partial_index("ix_result_supersedes_id", "supersedes_id", where="supersedes_id IS NOT NULL"),
 )
 
 document = Table(
@@ -370,13 +333,7 @@ delivery = Table(
     Column("requeued_at", Float),
     UniqueConstraint("document_id", "destination"),
     *_lease_indexes("delivery", "destination"),
-    Index(
-        "ix_delivery_withheld",
-        "destination",
-        "reason",
-        sqlite_where=text("state = 'withheld'"),
-        postgresql_where=text("state = 'withheld'"),
-    ),
+    _partial_index("ix_delivery_withheld", "destination", "reason", where="state = 'withheld'"),
     _change_column(),
     _change_index("delivery"),
 )
