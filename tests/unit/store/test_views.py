@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -561,6 +561,46 @@ def test_an_answer_is_one_state_of_the_ledger(street: Street, views: LedgerViews
         )  # commits while the reader reads: a reader never blocks the writer
         assert studies.page(connection, EVERYTHING, 10, None) == before
     assert len(views.list_studies(EVERYTHING)[0]) == 2
+
+
+def test_an_answer_begins_its_state_before_its_first_statement(views: LedgerViews) -> None:
+    """A prepared statement begins no transaction: SQLite would give each a state of its own."""
+    begun: list[bool] = []
+    event.listen(
+        engine_of(views),
+        "before_cursor_execute",
+        lambda connection, *_: begun.append(connection.in_transaction()),
+    )
+
+    views.queues()
+
+    assert set(begun) == {True}
+
+
+@pytest.mark.parametrize("ask", [LedgerViews.queues, LedgerViews.stuck], ids=["queues", "stuck"])
+def test_what_is_asked_at_each_scrape_is_not_built_anew(
+    views: LedgerViews, ask: Callable[[LedgerViews], object]
+) -> None:
+    """SQLAlchemy takes longer for such a statement than the ledger: they are prepared."""
+    built: list[object] = []
+    event.listen(engine_of(views), "before_execute", lambda *call: built.append(call[1]))
+
+    ask(views)
+
+    assert built == []
+
+
+def test_a_front_page_builds_no_more_than_its_own_statements(
+    street: Street, views: LedgerViews
+) -> None:
+    """Those of lists and queues, three quarters of all, are prepared."""
+    street.walk("1.2.3", 1)
+    built: list[object] = []
+    event.listen(engine_of(views), "before_execute", lambda *call: built.append(call[1]))
+
+    views.front(EVERYTHING, limit=50, cursor=None, failing_before=0.0, configured={})
+
+    assert len(built) <= 7
 
 
 def test_readers_and_a_writer_at_once(street: Street, views: LedgerViews) -> None:

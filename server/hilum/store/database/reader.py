@@ -41,7 +41,8 @@ class LedgerReader:
         if self._file is not None and not self._file.exists():  # SQLite would create an empty one
             raise Retry("the ledger does not exist yet", after_seconds=5, is_outage=True)
         try:
-            with self._engine.connect() as connection:
+            # Begun here: a prepared statement begins none.
+            with self._engine.begin() as connection:
                 yield connection
         except PoolTimeoutError as error:
             raise Retry("the ledger is busy", after_seconds=5, is_outage=True) from error

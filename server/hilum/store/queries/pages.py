@@ -6,12 +6,14 @@ The front page as one snapshot, and the place of an image's pixels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from hilum.domain import ReadingState
 from hilum.settings import Destination
 from hilum.store.database.clocks import moment_in
+from hilum.store.database.prepared import PreparedStatement
 from hilum.store.installation import heartbeats
 from hilum.store.queries import queues, withheld
 from hilum.store.queries import studies as study_views
@@ -108,12 +110,7 @@ def _add_findings(connection: Connection, studies: list[Item]) -> None:
     much.
     """
     current = {item["id"]: item for study in studies for item in study["results"]}
-    content = result.c.content
-    is_trained, is_calibrated = (
-        content[name].as_boolean().label(name) for name in ("is_trained", "is_calibrated")
-    )
-    columns = (result.c.id, content["findings"].label("findings"), is_trained, is_calibrated)
-    for row in connection.execute(select(*columns).where(result.c.id.in_(current))):
+    for row in _FINDINGS.all(connection, {"ids": [*current]}):
         current[row.id].update(
             findings=row.findings or [], is_trained=row.is_trained, is_calibrated=row.is_calibrated
         )
@@ -121,13 +118,30 @@ def _add_findings(connection: Connection, studies: list[Item]) -> None:
 
 def _add_failed_readings(connection: Connection, studies: list[Item]) -> None:
     """Add the number of readings of each study that need a person."""
-    of = reading.c.study_instance_uid
     uids = [item["study_instance_uid"] for item in studies]
-    failed = (
-        select(of, func.count().label("readings"))
-        .where(of.in_(uids), reading.c.state == ReadingState.FAILED)
-        .group_by(of)
-    )
-    counts = {row.study_instance_uid: row.readings for row in connection.execute(failed)}
+    rows = _FAILED_READINGS.all(connection, {"uids": uids})
+    counts = {row.study_instance_uid: row.readings for row in rows}
     for item in studies:
         item["failed_readings"] = counts.get(item["study_instance_uid"], 0)
+
+
+def _findings() -> Select[Any]:
+    content = result.c.content
+    is_trained, is_calibrated = (
+        content[name].as_boolean().label(name) for name in ("is_trained", "is_calibrated")
+    )
+    columns = (result.c.id, content["findings"].label("findings"), is_trained, is_calibrated)
+    return select(*columns).where(result.c.id.in_(bindparam("ids", expanding=True)))
+
+
+def _failed_readings() -> Select[Any]:
+    of = reading.c.study_instance_uid
+    failed = reading.c.state == ReadingState.FAILED
+    query = select(of, func.count().label("readings")).where(
+        of.in_(bindparam("uids", expanding=True)), failed
+    )
+    return query.group_by(of)
+
+
+_FINDINGS = PreparedStatement(_findings(), "ids")
+_FAILED_READINGS = PreparedStatement(_failed_readings(), "uids")

@@ -9,9 +9,21 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, null, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    TextClause,
+    bindparam,
+    case,
+    func,
+    null,
+    select,
+    text,
+)
 
 from hilum.domain import Priority
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.queues import QUEUES, Queue
 from hilum.store.schema.tables import delivery, document, reading, result
 
@@ -36,35 +48,28 @@ def queues(connection: Connection, now: float) -> list[Item]:
         if stage != "deliver"
         for priority in _priorities(stage)
     }
-    for stage, queue in QUEUES.items():
-        _add_counts(connection, found, stage, queue, now)
+    for stage in QUEUES:
+        _add_counts(connection, found, stage, now)
     for place, written_at in _first_written(connection).items():
         found[place].update(oldest_age_seconds=max(0.0, now - written_at))
     return list(found.values())
 
 
-def _add_counts(
-    connection: Connection, found: dict[_Key, Item], stage: str, queue: Queue, now: float
-) -> None:
-    for row in connection.execute(_due_rows(queue, now)):
+def _add_counts(connection: Connection, found: dict[_Key, Item], stage: str, now: float) -> None:
+    for row in _DUE_ROWS[stage].all(connection, {"now": now}):
         age = max(0.0, now - row.oldest)
         _item(found, stage, row).update(
             due=row.due, waiting=row.items - row.due, oldest_age_seconds=age
         )
-    for row in connection.execute(_leased_rows(queue)):
+    for row in _LEASED_ROWS[stage].all(connection):
         _item(found, stage, row).update(leased=row.items)
 
 
 def _first_rows(connection: Connection) -> dict[_Key, int]:
     """The row of the first open delivery of each priority and destination."""
     first: dict[_Key, int] = {}
-    for open_state in (_DUE, _LEASED):
-        query = select(
-            delivery.c.priority, delivery.c.destination, func.min(delivery.c.id).label("row")
-        ).where(open_state)
-        for found in connection.execute(
-            query.group_by(delivery.c.priority, delivery.c.destination)
-        ):
+    for rows in _FIRST_ROWS:
+        for found in rows.all(connection):
             place = ("deliver", found.priority, found.destination)
             first[place] = min(found.row, first.get(place, found.row))
     return first
@@ -93,7 +98,7 @@ def _priorities(stage: str) -> Iterable[Priority]:
     return {"compare": (Priority.REANALYSIS,), "commit": (Priority.LIVE,)}.get(stage, Priority)
 
 
-def _item(found: dict[_Key, Item], stage: str, row: Row[Any]) -> Item:
+def _item(found: dict[_Key, Item], stage: str, row: PreparedRow) -> Item:
     return found.setdefault(
         (stage, row.priority, row.destination),
         _empty(stage, Priority(row.priority), row.destination),
@@ -118,9 +123,9 @@ def _grouping(queue: Queue) -> list[ColumnElement[Any]]:
     return [queue.table.c.priority, *([delivery.c.destination] if queue.table is delivery else [])]
 
 
-def _due_rows(queue: Queue, now: float) -> Select[Any]:
+def _due_rows(queue: Queue) -> Select[Any]:
     table = queue.table
-    due = func.sum(case((table.c.due_at <= now, 1), else_=0)).label("due")
+    due = func.sum(case((table.c.due_at <= bindparam("now"), 1), else_=0)).label("due")
     columns = (
         table.c.priority,
         _destination_of(queue),
@@ -137,6 +142,31 @@ def _leased_rows(queue: Queue) -> Select[Any]:
     return select(*columns).select_from(queue.table).where(_LEASED).group_by(*_grouping(queue))
 
 
+def _stuck_rows(queue: Queue) -> Select[Any]:
+    table = queue.table
+    names = [delivery.c.destination] if queue.table is delivery else []
+    columns = (
+        table.c.reason,
+        _destination_of(queue),
+        func.count().label("items"),
+        func.min(table.c.finished_at).label("since"),
+    )
+    query = select(*columns).select_from(table).where(_STUCK)
+    return query.group_by(table.c.reason, *names).order_by(table.c.reason, *names)
+
+
+def _first_open(state: TextClause) -> Select[Any]:
+    place = (delivery.c.priority, delivery.c.destination)
+    return select(*place, func.min(delivery.c.id).label("row")).where(state).group_by(*place)
+
+
+# The front page and every scrape execute all of them: to build each anew took most of that time.
+_DUE_ROWS = {stage: PreparedStatement(_due_rows(queue)) for stage, queue in QUEUES.items()}
+_LEASED_ROWS = {stage: PreparedStatement(_leased_rows(queue)) for stage, queue in QUEUES.items()}
+_STUCK_ROWS = {stage: PreparedStatement(_stuck_rows(queue)) for stage, queue in QUEUES.items()}
+_FIRST_ROWS = tuple(PreparedStatement(_first_open(state)) for state in (_DUE, _LEASED))
+
+
 def due_readings(connection: Connection, at_most: int) -> int:
     """Due readings of the priorities urgent and live, counted up to `at_most`.
 
@@ -148,25 +178,11 @@ def due_readings(connection: Connection, at_most: int) -> int:
 
 def stuck(connection: Connection) -> list[Item]:
     """Failed and dead rows by stage, reason and destination: they need a person, then `requeue`."""
-    found = []
-    for stage, queue in QUEUES.items():
-        table = queue.table
-        names = [delivery.c.destination] if queue.table is delivery else []
-        columns = (
-            table.c.reason,
-            _destination_of(queue),
-            func.count().label("items"),
-            func.min(table.c.finished_at).label("since"),
-        )
-        query = (
-            select(*columns)
-            .select_from(table)
-            .where(_STUCK)
-            .group_by(table.c.reason, *names)
-            .order_by(table.c.reason, *names)
-        )
-        found += [{"stage": stage, **row._asdict()} for row in connection.execute(query)]
-    return found
+    return [
+        {"stage": stage, **row._asdict()}
+        for stage, statement in _STUCK_ROWS.items()
+        for row in statement.all(connection)
+    ]
 
 
 def failing(connection: Connection, before: float) -> list[Item]:

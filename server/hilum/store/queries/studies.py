@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Connection,
     Row,
     Select,
     SelectBase,
+    bindparam,
     func,
     select,
     text,
@@ -21,12 +23,14 @@ from sqlalchemy import (
 )
 
 from hilum.domain import DeliveryState, Outcome, Priority, StudyState
+from hilum.store.database.prepared import PreparedStatement
 from hilum.store.queries.report_states import report_state
 from hilum.store.queue.queues import in_state, is_stuck
 from hilum.store.schema import cursor as cursors
 from hilum.store.schema.tables import delivery, document, instance, reading, result, study
 
 Item = dict[str, Any]
+_UIDS: BindParameter[Any] = bindparam("uids", expanding=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +142,9 @@ def _few(chosen: StudyFilter) -> Iterable[SelectBase]:
         of_state = study.alias("of_state")
         yield select(of_state.c.id).where(in_state(of_state, chosen.state))
     if chosen.needs_person:
-        yield _need_person()
+        yield _NEED_PERSON
     if chosen.is_withheld:
-        yield _are_withheld()
+        yield _ARE_WITHHELD
 
 
 def _need_person() -> SelectBase:
@@ -212,8 +216,8 @@ def _add_summaries(connection: Connection, items: list[Item]) -> None:
     """Count images, name current results, count their deliveries by state."""
     uids = [item["study_instance_uid"] for item in items]
     images, results, deliveries = (
-        _by_study(connection, query(uids))
-        for query in (_image_counts, _current_results, _delivery_counts)
+        _by_study(connection, statement, uids)
+        for statement in (_IMAGE_COUNTS, _CURRENT_RESULTS, _DELIVERY_COUNTS)
     )
     for item in items:
         uid = item["study_instance_uid"]
@@ -225,20 +229,22 @@ def _add_summaries(connection: Connection, items: list[Item]) -> None:
         )
 
 
-def _by_study(connection: Connection, query: Select[Any]) -> Mapping[str, list[Item]]:
+def _by_study(
+    connection: Connection, statement: PreparedStatement, uids: list[str]
+) -> Mapping[str, list[Item]]:
     found: dict[str, list[Item]] = defaultdict(list)
-    for row in connection.execute(query):
+    for row in statement.all(connection, {"uids": uids}):
         item = row._asdict()
         found[item.pop("study_instance_uid")].append(item)
     return found
 
 
-def _image_counts(uids: list[str]) -> Select[Any]:
+def _image_counts() -> Select[Any]:
     of = instance.c.study_instance_uid
-    return select(of, func.count().label("images")).where(of.in_(uids)).group_by(of)
+    return select(of, func.count().label("images")).where(of.in_(_UIDS)).group_by(of)
 
 
-def _current_results(uids: list[str]) -> Select[Any]:
+def _current_results() -> Select[Any]:
     columns = (
         result.c.study_instance_uid,
         result.c.id,
@@ -249,14 +255,22 @@ def _current_results(uids: list[str]) -> Select[Any]:
     )
     query = select(*columns, result.c.outcome_reason.label("reason"), result.c.created_at)
     return query.where(
-        result.c.study_instance_uid.in_(uids), result.c.is_current.is_(True)
+        result.c.study_instance_uid.in_(_UIDS), result.c.is_current.is_(True)
     ).order_by(result.c.id)
 
 
-def _delivery_counts(uids: list[str]) -> Select[Any]:
+def _delivery_counts() -> Select[Any]:
     of = result.c.study_instance_uid
     joined = result.join(document, document.c.result_id == result.c.id).join(
         delivery, delivery.c.document_id == document.c.id
     )
     query = select(of, delivery.c.state, func.count().label("deliveries")).select_from(joined)
-    return query.where(of.in_(uids), result.c.is_current.is_(True)).group_by(of, delivery.c.state)
+    return query.where(of.in_(_UIDS), result.c.is_current.is_(True)).group_by(of, delivery.c.state)
+
+
+_NEED_PERSON = _need_person()
+_ARE_WITHHELD = _are_withheld()
+_IMAGE_COUNTS, _CURRENT_RESULTS, _DELIVERY_COUNTS = (
+    PreparedStatement(query(), "uids")
+    for query in (_image_counts, _current_results, _delivery_counts)
+)
