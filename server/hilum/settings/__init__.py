@@ -34,6 +34,7 @@ from hilum.settings.fields import (
     printable_token,
 )
 from hilum.settings.guard import Guard, RefusedFlag
+from hilum.settings.http import HttpPeer
 from hilum.settings.loading import find_file, load, restore, secrets_in
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
@@ -89,6 +90,7 @@ __all__ = [
     "Guard",
     "Handling",
     "Host",
+    "HttpPeer",
     "LedgerSection",
     "Log",
     "Models",

@@ -8,8 +8,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, orderable_kinds
+from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, DocumentKind, orderable_kinds
 from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.http import HttpPeer
 from hilum.settings.tables import ByKind, OneOf
 from hilum.settings.tls import TlsClient
 
@@ -23,6 +24,8 @@ class Destination(Section):
 
     has_one_place: ClassVar[bool] = True
     """False: each document decides where it goes, so one place that is away delays no other."""
+    carried: ClassVar[str] = "document"
+    """The noun for the documents of `can_carry`, for people."""
 
     kind: str
     documents: tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...] = Field(
@@ -49,13 +52,30 @@ class Destination(Section):
         """Where its documents go, for people."""
         raise NotImplementedError
 
+    @classmethod
+    def can_carry(cls, _kind: DocumentKind) -> bool:
+        """Return whether documents of a kind can go there."""
+        return True
+
+    @field_validator("documents")
+    @classmethod
+    def _can_be_carried(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        taken = [name for name in orderable_kinds() if cls.can_carry(DOCUMENT_KINDS[name])]
+        for key in value:
+            if key not in taken:
+                raise ValueError(
+                    f"a destination of this kind cannot take {key!r}, which is no"
+                    f" {cls.carried}; it takes {', '.join(taken)}"
+                )
+        return value
+
     @property
     def folder(self) -> Path | None:
         """The folder into which it writes; it must not be in the archive."""
         return None
 
     @property
-    def tls_client(self) -> TlsClient | None:
+    def tls_client(self) -> TlsClient | HttpPeer | None:
         """The settings of TLS to it; None: its kind has none."""
         return None
 
@@ -66,6 +86,8 @@ class Destination(Section):
 
 class ObjectDestination(TlsClient, Destination):
     """A destination that gets DICOM objects by C-STORE."""
+
+    carried: ClassVar[str] = "DICOM object"
 
     calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
     sr_classes: tuple[Annotated[str, OneOf("class of reports", _sr_classes)], ...] = Field(
@@ -86,17 +108,10 @@ class ObjectDestination(TlsClient, Destination):
         """Its own."""
         return self
 
-    @field_validator("documents")
     @classmethod
-    def _are_objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for key in value:
-            if not DOCUMENT_KINDS[key].is_dicom:
-                objects = [name for name in orderable_kinds() if DOCUMENT_KINDS[name].is_dicom]
-                raise ValueError(
-                    f"a DICOM destination cannot take {key!r}, which is no DICOM object; it takes"
-                    f" {', '.join(objects)}"
-                )
-        return value
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """DICOM objects alone."""
+        return kind.is_dicom
 
     @field_validator("sr_classes")
     @classmethod

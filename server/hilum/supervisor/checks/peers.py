@@ -15,7 +15,7 @@ from typing import Final
 from hilum.deliver import probe_destination
 from hilum.dicom.own_certificate import all_expire_at, crls_expire_at, expires_at, key_problem
 from hilum.errors import Retry
-from hilum.settings import CommitmentPeer, Destination, Settings, TlsClient
+from hilum.settings import CommitmentPeer, Destination, HttpPeer, Settings, TlsClient
 from hilum.settings.service import Syslog
 from hilum.store.queries.views import LedgerViews
 from hilum.supervisor.checks.check import Check, accepts, unless_refused
@@ -71,7 +71,7 @@ def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     yield from tls_files(f"commitment {title}", f"commitment.{title}", peer)
 
 
-def tls_files(title: str, section: str, peer: TlsClient | Syslog) -> Iterator[Check]:
+def tls_files(title: str, section: str, peer: TlsClient | HttpPeer | Syslog) -> Iterator[Check]:
     """Check when the certificates of a TLS client expire, and whether its key fits."""
     if peer.certificate_file is not None:
         setting = f"{section}.certificate_file"

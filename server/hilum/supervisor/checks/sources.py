@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from hilum.domain import Campaign, CampaignState, SeriesState
 from hilum.services.campaigns.estimate import timetable_of
 from hilum.services.campaigns.verbs import BUILT_IN
-from hilum.settings import DicomwebSource, Settings, SourceSection
+from hilum.settings import DicomwebSource, HttpPeer, Settings, SourceSection
 from hilum.settings.sources import DimseSource
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.queries.campaigns import CampaignProgress
@@ -46,7 +46,7 @@ def _source(name: str, section: SourceSection) -> Iterator[Check]:
     is_there = place is not None and accepts(*place)
     yield Check(title, is_there, detail, advice)
     yield from _secrets(name, section)
-    if isinstance(section, DimseSource):
+    if isinstance(section, DimseSource | HttpPeer):
         yield from tls_files(title, f"sources.{name}", section)
 
 
