@@ -8,11 +8,13 @@ Every error is reported at once.
 from hilum.settings.destinations import (
     DESTINATION_KINDS,
     AnyDestination,
+    CStoreDestination,
     Destination,
     DicomDestination,
     FolderDestination,
     ObjectDestination,
     SenderDestination,
+    StowDestination,
 )
 from hilum.settings.fields import (
     FINGERPRINT,
@@ -78,6 +80,7 @@ __all__ = [
     "Audit",
     "CGetSource",
     "CMoveSource",
+    "CStoreDestination",
     "CampaignLimits",
     "CertificateName",
     "CommitmentPeer",
@@ -113,6 +116,7 @@ __all__ = [
     "SopClass",
     "SourceSection",
     "Stow",
+    "StowDestination",
     "Studies",
     "Syslog",
     "TlsClient",

@@ -84,29 +84,19 @@ class Destination(Section):
         return self
 
 
-class ObjectDestination(TlsClient, Destination):
-    """A destination that gets DICOM objects by C-STORE."""
+class ObjectDestination(Destination):
+    """A destination that gets DICOM objects."""
 
     carried: ClassVar[str] = "DICOM object"
 
-    calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
     sr_classes: tuple[Annotated[str, OneOf("class of reports", _sr_classes)], ...] = Field(
         tuple(item.name for item in SR_CLASS_PREFERENCE),
         min_length=1,
         description=(
-            "SOP Classes of structured reports to propose; the first in this order that the"
-            " receiver accepts is sent."
+            "SOP Classes of structured reports, in this order; the first that the receiver takes"
+            " is sent."
         ),
     )
-    timeout_seconds: float = Field(30.0, gt=0, description="limit for each message.")
-    idle_release_seconds: float = Field(
-        20.0, ge=0, description="an association unused this long is released."
-    )
-
-    @property
-    def tls_client(self) -> TlsClient:
-        """Its own."""
-        return self
 
     @classmethod
     def can_carry(cls, kind: DocumentKind) -> bool:
@@ -122,14 +112,29 @@ class ObjectDestination(TlsClient, Destination):
         return value
 
 
-class DicomDestination(ObjectDestination):
+class CStoreDestination(TlsClient, ObjectDestination):
+    """A destination that gets DICOM objects by C-STORE."""
+
+    calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
+    timeout_seconds: float = Field(30.0, gt=0, description="limit for each message.")
+    idle_release_seconds: float = Field(
+        20.0, ge=0, description="an association unused this long is released."
+    )
+
+    @property
+    def tls_client(self) -> TlsClient:
+        """Its own."""
+        return self
+
+
+class DicomDestination(CStoreDestination):
     """C-STORE to one receiver."""
 
     kind: Literal["dicom"] = Field(
         "dicom",
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
-            " C-STORE back to the study's sender."
+            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -159,7 +164,7 @@ class FolderDestination(Destination):
         return self.path
 
 
-class SenderDestination(ObjectDestination):
+class SenderDestination(CStoreDestination):
     """C-STORE back to the sender of each study."""
 
     has_one_place: ClassVar[bool] = False
@@ -182,14 +187,35 @@ class SenderDestination(ObjectDestination):
         """Return the sender as a receiver; None: the settings name no port for it."""
         if not host or ae_title not in self.ports:
             return None
-        given = {name: getattr(self, name) for name in ObjectDestination.model_fields}
+        given = {name: getattr(self, name) for name in CStoreDestination.model_fields}
         place = {"kind": "dicom", "host": host, "port": self.ports[ae_title], "ae_title": ae_title}
         return DicomDestination.model_construct(**{**given, **place})
+
+
+class StowDestination(HttpPeer, ObjectDestination):
+    """STOW-RS to one server."""
+
+    kind: Literal["stow"] = "stow"
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="root of the service, such as https://pacs.example.org/dicom-web.",
+    )
+
+    @property
+    def address(self) -> str:
+        """The URL."""
+        return self.url
+
+    @property
+    def tls_client(self) -> HttpPeer:
+        """Its own."""
+        return self
 
 
 DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "dicom": DicomDestination,
     "folder": FolderDestination,
     "sender": SenderDestination,
+    "stow": StowDestination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

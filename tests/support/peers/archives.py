@@ -15,7 +15,7 @@ from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
 from tests.support.objects.radiograph import radiograph
-from tests.support.peers.peers import Orthanc, Peer, free_port, require_program
+from tests.support.peers.peers import Orthanc, Peer, free_port, missing, require_program
 
 ARCHIVE_TITLE: Final = "ARCHIVE"
 CALLING_TITLE: Final = "HILUM"
@@ -24,6 +24,7 @@ CR: Final = "1.2.840.10008.5.1.4.1.1.1"
 DX: Final = "1.2.840.10008.5.1.4.1.1.1.1"
 BASIC_TEXT_SR: Final = "1.2.840.10008.5.1.4.1.1.88.11"
 _STORE_SECONDS: Final = 120.0
+_DICOMWEB: Final = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
 
 
 def orthanc_archive(
@@ -56,6 +57,12 @@ def orthanc_archive(
     if not dicomweb:
         configuration["Plugins"] = []
     return Orthanc(ARCHIVE_TITLE, **{**configuration, **settings})
+
+
+def require_dicomweb() -> None:
+    """Skip the test where Orthanc's DICOMweb plug-in is not installed; fail it when CI=true."""
+    if not _DICOMWEB.exists():
+        missing("libOrthancDicomWeb.so is not installed (Debian package orthanc-dicomweb)")
 
 
 class DcmQrScp(Peer):
