@@ -18,12 +18,13 @@ from hilum.errors import Retry
 from hilum.settings import CommitmentPeer, Destination, HttpPeer, Settings, TlsClient
 from hilum.settings.service import Syslog
 from hilum.store.queries.views import LedgerViews
-from hilum.supervisor.checks.check import Check, accepts, unless_refused
+from hilum.supervisor.checks.check import AS_SERVER, Check, accepts, unless_refused
 
 _ANSWER_SECONDS: Final = 10.0  # for each message: a person waits
 _AT_ONCE: Final = 16
 _DAY_SECONDS: Final = 86400.0
 _RENEW_DAYS: Final = 30  # as in the alert HilumCertificateExpires
+_SECRETS: Final = ("password_file", "token_file", "oauth_secret_file")
 
 
 def peers(settings: Settings) -> Iterator[Check]:
@@ -53,6 +54,8 @@ def _destination(name: str, destination: Destination) -> Iterator[Check]:
     where = f"{found.address}: "
     detail = found.detail if found.detail.startswith(where) else where + found.detail
     yield Check(title, found.is_ok, detail, found.advice)
+    if isinstance(destination, HttpPeer):
+        yield from secret_files(title, f"destinations.{name}", destination)
     if (peer := destination.tls_client) is not None:
         yield from tls_files(title, f"destinations.{name}", peer)
 
@@ -69,6 +72,22 @@ def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     where = f"{peer.ae_title or title}@{peer.host}:{peer.port}"
     yield Check(f"commitment {title}", accepts(peer.host, peer.port), where, advice)
     yield from tls_files(f"commitment {title}", f"commitment.{title}", peer)
+
+
+def secret_files(title: str, section: str, peer: HttpPeer) -> Iterator[Check]:
+    """Check that each file of a secret can be read."""
+    for key in _SECRETS:
+        path: Path | None = getattr(peer, key)
+        if path is None:
+            continue
+        try:
+            with path.open("rb"):
+                problem = ""
+        except OSError as error:
+            problem = error.strerror or type(error).__name__
+        advice = f"{AS_SERVER}, make it readable for this user, or set {section}.{key}."
+        detail = f"{key}: {path} {f'cannot be read: {problem}' if problem else 'can be read'}"
+        yield Check(title, not problem, detail, advice)
 
 
 def tls_files(title: str, section: str, peer: TlsClient | HttpPeer | Syslog) -> Iterator[Check]:
