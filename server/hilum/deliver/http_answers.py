@@ -6,7 +6,7 @@ errors hold statuses and our own words alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -125,6 +125,20 @@ def status_error(answer: HttpAnswer, where: str) -> Retry | Refused:
         return ReceiverBusy(text, after_seconds=wait, is_outage=True)
     final = found or _ANY_FINAL
     return Refused(final.reason, f"{said}: {final.advice}, then requeue the delivery")
+
+
+def meanings() -> Iterator[tuple[str, str, str]]:
+    """Yield each meaning of a status: the status, the outcome of the document, and the advice."""
+    yield "2xx", "its kind reads the answer", ""
+    yield "3xx", _ADDRESS, "give the right address in the settings"
+    for status, final in _FINAL.items():
+        yield str(status), final.reason, final.advice
+    yield "another 4xx", _ANY_FINAL.reason, _ANY_FINAL.advice
+    for status, advice in _AWAY.items():
+        yield str(status), "waits", advice
+    for status, advice in _BUSY.items():
+        yield str(status), "waits; others go on", advice
+    yield "another 5xx", "waits; others go on", _ANY_BUSY
 
 
 def probe_of(name: str, address: str, ask: Callable[[], str]) -> Probe:

@@ -14,6 +14,7 @@ import pydicom
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
+from testing.peers import DICOMWEB_PLUGIN
 from tests.support.objects.radiograph import radiograph
 from tests.support.peers.peers import Orthanc, Peer, free_port, missing, require_program
 
@@ -24,7 +25,6 @@ CR: Final = "1.2.840.10008.5.1.4.1.1.1"
 DX: Final = "1.2.840.10008.5.1.4.1.1.1.1"
 BASIC_TEXT_SR: Final = "1.2.840.10008.5.1.4.1.1.88.11"
 _STORE_SECONDS: Final = 120.0
-_DICOMWEB: Final = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
 
 
 def orthanc_archive(
@@ -61,7 +61,7 @@ def orthanc_archive(
 
 def require_dicomweb() -> None:
     """Skip the test where Orthanc's DICOMweb plug-in is not installed; fail it when CI=true."""
-    if not _DICOMWEB.exists():
+    if not DICOMWEB_PLUGIN.exists():
         missing("libOrthancDicomWeb.so is not installed (Debian package orthanc-dicomweb)")
 
 
