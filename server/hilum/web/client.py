@@ -68,13 +68,19 @@ class HttpClient:
 
     @contextlib.contextmanager
     def answer(self, request: HttpRequest, limit: TimeLimit) -> Iterator[httpx.Response]:
-        """Yield the answer, whose body is still to be read within the block."""
+        """Yield the answer, whose body is still to be read within the block.
+
+        After an error the next request opens another connection, by the files of TLS as they are
+        then: a renewed certificate needs no restart.
+        """
         response: httpx.Response | None = None
+        is_whole = False
         self._was_sent = False
         try:
             with limit.watch(self.interrupt):
                 response = self._authorized(request, limit)
                 yield response
+            is_whole = True
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
             problem = limit.problem() or transport_problem(error, has_begun=response is not None)
             problem.was_sent = self._was_sent
@@ -85,6 +91,8 @@ class HttpClient:
         finally:
             if response is not None:
                 response.close()
+            if not is_whole:
+                self.close()
 
     def interrupt(self) -> None:
         """End the connection from another thread, so that its read ends at once."""
