@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hilum.settings import HttpPeer, Settings, TlsClient
+from hilum.settings import DicomwebSource, HttpPeer, Settings, TlsClient
 from hilum.settings.service import Syslog
 from hilum.settings.sources import DimseSource
 
@@ -18,7 +18,7 @@ def tls_clients(settings: Settings) -> Iterator[tuple[str, TlsClient | HttpPeer 
     for title, peer in settings.commitment.items():
         yield f"commitment.{title}", peer
     for name, source in settings.sources.items():
-        if isinstance(source, DimseSource | HttpPeer):
+        if isinstance(source, DimseSource | DicomwebSource):
             yield f"sources.{name}", source
     yield "triton", settings.triton
     yield "audit.syslog", settings.audit.syslog

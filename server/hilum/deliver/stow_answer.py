@@ -30,7 +30,7 @@ class StowAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What an answer says about one instance.
+    """The statement of an answer on one instance.
 
     `is_stored`: it is in Referenced SOP Sequence. `warning`: its Warning Reason, or None.
     `is_failed`: it is in Failed SOP Sequence. `failure`: its Failure Reason, or None. `others`:
@@ -45,7 +45,7 @@ class Statement:
 
 
 def statement_on(sop_instance_uid: str, media_type: str, body: bytes) -> Statement:
-    """Return what an answer says about an instance. Raises StowAnswerError.
+    """Return the statement of an answer on an instance. Raises StowAnswerError.
 
     A failure that names no instance is about ours, for a request has one.
     """

@@ -36,10 +36,11 @@ from hilum.settings.fields import (
     printable_token,
 )
 from hilum.settings.guard import Guard, RefusedFlag
-from hilum.settings.http import HttpPeer
 from hilum.settings.loading import find_file, load, restore, secrets_in
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.receive import Receive
 from hilum.settings.reference import describe
 from hilum.settings.root import Settings
@@ -65,7 +66,6 @@ from hilum.settings.sources import (
     SourceSection,
 )
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
-from hilum.settings.tls import TlsClient
 
 __all__ = [
     "DESTINATION_KINDS",

@@ -10,9 +10,9 @@ from pydantic import Field, field_validator
 
 from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, DocumentKind, orderable_kinds
 from hilum.settings.fields import AeTitle, Host, Port, Section
-from hilum.settings.http import HttpPeer
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind, OneOf
-from hilum.settings.tls import TlsClient
 
 
 def _sr_classes() -> list[str]:

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field
 
 from hilum.settings.fields import AeTitle, Host, Port, Section
 from hilum.settings.hours import Hours
-from hilum.settings.http import HttpPeer
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind
-from hilum.settings.tls import TlsClient
 
 
 def _time_zone(value: str) -> str:

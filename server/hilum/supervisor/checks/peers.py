@@ -54,9 +54,10 @@ def _destination(name: str, destination: Destination) -> Iterator[Check]:
     where = f"{found.address}: "
     detail = found.detail if found.detail.startswith(where) else where + found.detail
     yield Check(title, found.is_ok, detail, found.advice)
-    if isinstance(destination, HttpPeer):
-        yield from secret_files(title, f"destinations.{name}", destination)
-    if (peer := destination.tls_client) is not None:
+    peer = destination.tls_client
+    if isinstance(peer, HttpPeer):
+        yield from secret_files(title, f"destinations.{name}", peer)
+    if peer is not None:
         yield from tls_files(title, f"destinations.{name}", peer)
 
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from hilum.domain import Campaign, CampaignState, SeriesState
 from hilum.services.campaigns.estimate import timetable_of
 from hilum.services.campaigns.verbs import BUILT_IN
-from hilum.settings import DicomwebSource, HttpPeer, Settings, SourceSection
+from hilum.settings import DicomwebSource, Settings, SourceSection
 from hilum.settings.sources import DimseSource
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.queries.campaigns import CampaignProgress
@@ -44,9 +44,9 @@ def _source(name: str, section: SourceSection) -> Iterator[Check]:
     place = _place(section)
     is_there = place is not None and accepts(*place)
     yield Check(title, is_there, detail, advice)
-    if isinstance(section, HttpPeer):
+    if isinstance(section, DicomwebSource):
         yield from secret_files(title, f"sources.{name}", section)
-    if isinstance(section, DimseSource | HttpPeer):
+    if isinstance(section, DimseSource | DicomwebSource):
         yield from tls_files(title, f"sources.{name}", section)
 
 
