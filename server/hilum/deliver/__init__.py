@@ -21,6 +21,7 @@ from hilum.deliver.folder import FolderClient
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.deliver.sender import SenderClient
 from hilum.deliver.stow import StowClient
+from hilum.deliver.webhook import WebhookClient
 from hilum.settings import Destination
 
 __all__ = [
@@ -44,6 +45,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "folder": FolderClient,
     "sender": SenderClient,
     "stow": StowClient,
+    "webhook": WebhookClient,
 }
 
 

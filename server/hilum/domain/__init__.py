@@ -5,7 +5,7 @@ it, and so that a room can be tested with plain lists.
 Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 chapter 9.
 """
 
-from hilum.domain.access import AccessToken, Actor, Channel, Scope
+from hilum.domain.access import SERVER, AccessToken, Actor, Channel, Scope
 from hilum.domain.associations import AssociationRecord
 from hilum.domain.campaigns import (
     ARCHIVE,
@@ -43,6 +43,7 @@ from hilum.domain.documents import (
     DOCUMENT_KINDS,
     HEAT_MAP,
     JSON,
+    NOTICE,
     SR,
     Document,
     DocumentKind,
@@ -121,10 +122,12 @@ __all__ = [
     "HEAT_MAP",
     "IMAGE_SOP_CLASSES",
     "JSON",
+    "NOTICE",
     "NO_ARCHIVE",
     "PICTURES",
     "REASONS",
     "SERIES_REASONS",
+    "SERVER",
     "SILENT_ARCHIVE",
     "SR",
     "SR_CLASS_PREFERENCE",

@@ -75,6 +75,7 @@ HEAT_MAP: Final = DocumentKind(
     "dcm",
     caption="where the model looked, at its own coarse resolution",
 )
+NOTICE: Final = DocumentKind("notice", "Notice", "application/json", "notice.json")
 _DERIVED: Final = tuple(
     DocumentKind(
         item.kind,
@@ -89,7 +90,7 @@ _DERIVED: Final = tuple(
 )
 
 DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
-    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP)
+    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP, NOTICE)
 }
 
 

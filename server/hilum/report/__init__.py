@@ -12,6 +12,7 @@ from typing import Final
 from hilum.domain import (
     DOCUMENT_KINDS,
     JSON,
+    NOTICE,
     SR,
     Document,
     Made,
@@ -24,6 +25,7 @@ from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
 from hilum.report.json_report import json_report, json_schema
+from hilum.report.notice import notice
 from hilum.report.sources import Extracts
 from hilum.report.sr.class_preference import derive
 from hilum.report.template import UNUSUAL, SrTemplate, Unusual
@@ -60,6 +62,7 @@ REPORTS: Final[
 ] = {
     SR.key: structured_report,
     JSON.key: json_report,
+    NOTICE.key: notice,
 }
 
 

@@ -15,6 +15,7 @@ from hilum.settings.destinations import (
     ObjectDestination,
     SenderDestination,
     StowDestination,
+    WebhookDestination,
 )
 from hilum.settings.fields import (
     FINGERPRINT,
@@ -124,6 +125,7 @@ __all__ = [
     "TransferSyntax",
     "Triton",
     "Watch",
+    "WebhookDestination",
     "certificate_name",
     "describe",
     "find_file",

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, DocumentKind, orderable_kinds
+from hilum.domain import (
+    DOCUMENT_KINDS,
+    JSON,
+    NOTICE,
+    SR,
+    SR_CLASS_PREFERENCE,
+    DocumentKind,
+    orderable_kinds,
+)
 from hilum.settings.fields import AeTitle, Host, Port, Section
 from hilum.settings.peers.http import HttpPeer
 from hilum.settings.peers.tls import TlsClient
@@ -17,6 +26,9 @@ from hilum.settings.tables import ByKind, OneOf
 
 def _sr_classes() -> list[str]:
     return [item.name for item in SR_CLASS_PREFERENCE]
+
+
+_Documents = tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...]
 
 
 class Destination(Section):
@@ -28,11 +40,12 @@ class Destination(Section):
     """The noun for the documents of `can_carry`, for people."""
 
     kind: str
-    documents: tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...] = Field(
+    documents: _Documents = Field(
         (SR.key,),
         min_length=1,
         description=(
             "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
+            " notice: a small JSON without patient data."
         ),
     )
     accept_untrained: bool = Field(
@@ -134,7 +147,8 @@ class DicomDestination(CStoreDestination):
         "dicom",
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
-            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb."
+            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb; webhook: signed"
+            " HTTP POST."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -212,10 +226,48 @@ class StowDestination(HttpPeer, ObjectDestination):
         return self
 
 
+class WebhookDestination(HttpPeer, Destination):
+    """Signed webhooks to one program."""
+
+    carried: ClassVar[str] = "JSON document"
+
+    kind: Literal["webhook"] = "webhook"
+    documents: _Documents = Field((NOTICE.key,), min_length=1, description="notice, json, or both.")
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="webhook: the address of the receiver; shown without its path.",
+    )
+    secret_files: tuple[Path, ...] = Field(
+        min_length=1,
+        max_length=2,
+        description=(
+            "files with a signing secret each: whsec_ and 24 to 64 bytes in base64. Two while a"
+            " secret is replaced: each document has a signature by both."
+        ),
+    )
+
+    @property
+    def address(self) -> str:
+        """Scheme and host of the URL: its path may be a secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def tls_client(self) -> HttpPeer:
+        """Its own."""
+        return self
+
+    @classmethod
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """JSON alone."""
+        return kind.media_type == JSON.media_type
+
+
 DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "dicom": DicomDestination,
     "folder": FolderDestination,
     "sender": SenderDestination,
     "stow": StowDestination,
+    "webhook": WebhookDestination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

@@ -16,7 +16,8 @@ import pytest
 from pydantic import ValidationError
 
 from hilum.deliver import DESTINATIONS, probe_destination
-from hilum.domain import DeliveryJob, DeliveryState, Document
+from hilum.deliver.webhook_signature import message_id
+from hilum.domain import NOTICE, SR, DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused, Retry
 from hilum.processes.dispatcher import DeliverHandler
 from hilum.report import build_documents
@@ -24,6 +25,8 @@ from hilum.settings import DESTINATION_KINDS, Settings, describe, restore
 from hilum.supervisor.checks.peers import peers
 from hilum.withheld_reports import Subject, cause_of
 from testing.phantoms.phantom import make_study
+from testing.webhook_receiver import section_of
+from tests.support.deliver.webhook_receiver import webhook_receiver
 from tests.support.ledger.dispatching import InThisProcess
 from tests.support.peers.archives import orthanc_archive, require_dicomweb
 from tests.support.peers.peers import Orthanc, StoreScp, free_port
@@ -36,7 +39,7 @@ STRANGER = "STRANGER"
 
 @dataclass(frozen=True)
 class Receiver:
-    """A real receiver: its section of the settings, and the UIDs of what it holds."""
+    """A real receiver: its section of the settings, and the identities of what it holds."""
 
     section: dict[str, Any]
     held: Callable[[], list[str]]
@@ -49,13 +52,16 @@ class Kind:
     """Receivers of one kind, each in the state that its name says.
 
     `refusing`: it will never take the document. `away`: nothing is there. `probe_knows`: a probe
-    finds out that it is away.
+    finds out that it is away. `sends`: the kind of document that goes there. `identity`: by which
+    the receiver knows it again.
     """
 
     open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
     refusing: Callable[[Path, Document], contextlib.AbstractContextManager[Receiver]]
     away: Callable[[Path], Receiver]
     probe_knows: bool = True
+    sends: str = SR.key
+    identity: Callable[[Document], str] = lambda document: str(document.sop_instance_uid)
 
 
 def _stored(peer: StoreScp) -> list[str]:
@@ -146,6 +152,17 @@ def _no_dicomweb(_path: Path) -> Receiver:
     return Receiver(section, list, section["url"])
 
 
+@contextlib.contextmanager
+def _webhook(path: Path, status: int = 204) -> Iterator[Receiver]:
+    with webhook_receiver(path / "program", status) as peer:
+        yield Receiver(dict(peer.settings), peer.held, f"http://127.0.0.1:{peer.port}")
+
+
+def _no_webhook(path: Path) -> Receiver:
+    port = free_port()
+    return Receiver(dict(section_of(port, path)), list, f"http://127.0.0.1:{port}")
+
+
 RECEIVERS: Mapping[str, Kind] = {
     "dicom": Kind(
         lambda _: _peer(_by_address),
@@ -164,15 +181,29 @@ RECEIVERS: Mapping[str, Kind] = {
         probe_knows=False,
     ),
     "stow": Kind(lambda _: _dicomweb(), _forbidding_dicomweb, _no_dicomweb),
+    "webhook": Kind(
+        _webhook,
+        lambda path, _document: _webhook(path, 422),
+        _no_webhook,
+        sends=NOTICE.key,
+        identity=lambda document: message_id(document.content),
+    ),
 }
 every_kind = pytest.mark.parametrize("kind", list(DESTINATION_KINDS))
 
 
 @pytest.fixture(scope="module")
-def report() -> Document:
+def reports() -> Mapping[str, Document]:
+    """A document of each kind that a row of RECEIVERS sends."""
     release = make_release()
     job = report_of(make_study(1, views=("PA",), rows=32, columns=32), release)
-    return build_documents(job, release, CONTEXT, ("sr",))[0]
+    kinds = dict.fromkeys(kind.sends for kind in RECEIVERS.values())
+    return {item.kind: item for item in build_documents(job, release, CONTEXT, kinds)}
+
+
+@pytest.fixture
+def report(kind: str, reports: Mapping[str, Document]) -> Document:
+    return reports[RECEIVERS[kind].sends]
 
 
 def settings_with(receiver: Receiver, **changes: Any) -> Settings:
@@ -217,7 +248,7 @@ def test_a_document_arrives_once_however_often_it_is_sent(
         settings = settings_with(receiver)
         states = [send(settings, report, receiver.sender) for _ in range(2)]
         assert states == [DeliveryState.DELIVERED] * 2
-        assert receiver.held() == [report.sop_instance_uid]
+        assert receiver.held() == [RECEIVERS[kind].identity(report)]
 
 
 @every_kind

@@ -15,6 +15,7 @@ from hilum.domain import (
     DOCUMENT_KINDS,
     HEAT_MAP,
     JSON,
+    NOTICE,
     SR,
     SR_CLASS_PREFERENCE,
     DeliveryState,
@@ -67,6 +68,7 @@ MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
     **{item.kind: derived for item in SR_CLASS_PREFERENCE[1:]},
     JSON.key: built,
     HEAT_MAP.key: drawn,
+    NOTICE.key: built,
 }
 every_kind = pytest.mark.parametrize(
     "kind", list(DOCUMENT_KINDS.values()), ids=lambda kind: kind.key
@@ -143,7 +145,7 @@ def test_a_folder_gets_it_under_its_suffix(here: Installation, kind: DocumentKin
     (advance,) = here.dispatcher.deliver(OUT)
     assert advance.state is DeliveryState.DELIVERED
     (file,) = here.files()
-    assert file.suffix == f".{kind.suffix}"
+    assert file.name.endswith(f".{kind.suffix}")
     assert file.read_bytes() == here.document.content
     assert (here.document.sop_instance_uid or here.study) in file.name
 

@@ -33,6 +33,7 @@ _OF_DELIVERIES: Final = (
     "address_refused",
     "document_refused",
     "not_a_dicom_object",
+    "not_json",
     "file_exists",
     "class_ladder",
     "superseded",
