@@ -1,7 +1,7 @@
 """`make bench-deliver`: structured reports to local receivers, one document after the other.
 
-By C-STORE to DCMTK's storescp over one association, and by STOW-RS to Orthanc over one connection.
-Documents a second, and CPU of each.
+By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc over one connection, and
+as signed webhooks to the reference library's verifier. Documents a second, and CPU of each.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 from hilum.deliver import DestinationClient
 from hilum.deliver.cstore import DicomClient
 from hilum.deliver.stow import StowClient
-from hilum.domain import Document
-from hilum.settings import DicomDestination, StowDestination
+from hilum.deliver.webhook import WebhookClient
+from hilum.domain import NOTICE, Document
+from hilum.settings import DicomDestination, StowDestination, WebhookDestination
 from load_tests.load.measure import Goal, circumstances
 from testing.peers import Orthanc, StoreScp
+from testing.webhook_receiver import WebhookReceiver
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-deliver.json"
 _GOAL_PER_SECOND = 100.0
@@ -40,11 +42,12 @@ Receiver = tuple[DestinationClient, Callable[[], int]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way out. `what`: the measurement, for people."""
+    """One way out. `what`: the measurement, for people. `make`: a document, by its number."""
 
     what: str
     goal: str
     open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
+    make: Callable[[int], Document]
 
 
 @contextlib.contextmanager
@@ -64,16 +67,58 @@ def _orthanc(folder: Path) -> Iterator[Receiver]:
             yield client, peer.count
 
 
+@contextlib.contextmanager
+def _verifier(folder: Path) -> Iterator[Receiver]:
+    with WebhookReceiver(folder / "program") as peer:
+        settings = WebhookDestination(**dict(peer.settings))
+        with contextlib.closing(WebhookClient("bench", settings)) as client:
+            yield client, lambda: len(peer.held())
+
+
+def document(number: int) -> Document:
+    """A Part 10 file of the size of a report; no receiver here reads its content."""
+    uid = f"2.25.{10**30 + number}"
+    made = Dataset()
+    made.SOPClassUID = Comprehensive3DSRStorage
+    made.SOPInstanceUID = uid
+    made.StudyInstanceUID = f"{uid}.1"
+    made.SeriesInstanceUID = f"{uid}.2"
+    made.PatientID = str(number)
+    made.Modality = "SR"
+    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
+    made.ensure_file_meta()
+    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    buffer = BytesIO()
+    made.save_as(buffer, enforce_file_format=True)
+    return Document(
+        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
+    )
+
+
+def notice(number: int) -> Document:
+    """A JSON of the size of a notice."""
+    content = json.dumps({"result_uid": f"2.25.{10**30 + number}", "filling": "x" * 900})
+    return Document(NOTICE.key, NOTICE.media_type, content.encode())
+
+
 WAYS: Mapping[str, Way] = {
     "c-store": Way(
         "documents of 44 kB to storescp, one association, one after the other",
         "structured reports to DCMTK on one association, median",
         _storescp,
+        document,
     ),
     "stow": Way(
         "documents of 44 kB to Orthanc by STOW-RS, one connection, one after the other",
         "structured reports to Orthanc by STOW-RS on one connection, median",
         _orthanc,
+        document,
+    ),
+    "webhook": Way(
+        "notices of 1 kB to a program that verifies each signature, one connection",
+        "signed notices on one connection, median",
+        _verifier,
+        notice,
     ),
 }
 
@@ -112,7 +157,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
     """A receiver of its own for each round, so that no round finds a full one."""
-    documents = [document(count * number + index) for index in range(count + 1)]
+    documents = [way.make(count * number + index) for index in range(count + 1)]
     with tempfile.TemporaryDirectory() as folder, way.open(Path(folder)) as (client, held):
         client.deliver(documents.pop())  # the connection is there
         began = time.perf_counter()
@@ -126,26 +171,6 @@ def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
         "documents_per_second": count / seconds,
         "our_cpu_ms_per_document": 1000 * spent / count,
     }
-
-
-def document(number: int) -> Document:
-    """A Part 10 file of the size of a report; no receiver here reads its content."""
-    uid = f"2.25.{10**30 + number}"
-    made = Dataset()
-    made.SOPClassUID = Comprehensive3DSRStorage
-    made.SOPInstanceUID = uid
-    made.StudyInstanceUID = f"{uid}.1"
-    made.SeriesInstanceUID = f"{uid}.2"
-    made.PatientID = str(number)
-    made.Modality = "SR"
-    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
-    made.ensure_file_meta()
-    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    buffer = BytesIO()
-    made.save_as(buffer, enforce_file_format=True)
-    return Document(
-        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
-    )
 
 
 def _kept(path: Path) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Destination(Section):
         min_length=1,
         description=(
             "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
-            " notice: a small JSON without patient data."
+            " notice: a small JSON without patient data. Default of kind webhook: notice."
         ),
     )
     accept_untrained: bool = Field(
@@ -212,7 +212,10 @@ class StowDestination(HttpPeer, ObjectDestination):
     kind: Literal["stow"] = "stow"
     url: str = Field(
         pattern=r"^https?://[^\s@?#]+$",
-        description="root of the service, such as https://pacs.example.org/dicom-web.",
+        description=(
+            "root of a DICOMweb service, such as https://pacs.example.org/dicom-web; the address"
+            " of a webhook's receiver, which is shown without its path."
+        ),
     )
 
     @property
@@ -233,10 +236,6 @@ class WebhookDestination(HttpPeer, Destination):
 
     kind: Literal["webhook"] = "webhook"
     documents: _Documents = Field((NOTICE.key,), min_length=1, description="notice, json, or both.")
-    url: str = Field(
-        pattern=r"^https?://[^\s@?#]+$",
-        description="webhook: the address of the receiver; shown without its path.",
-    )
     secret_files: tuple[Path, ...] = Field(
         min_length=1,
         max_length=2,
