@@ -76,7 +76,7 @@ def build_documents(
 ) -> list[Document]:
     """Return the documents of these kinds, in their order.
 
-    A study without any readable header gets only JSON, with the reason.
+    A study without any readable header gets only JSON and a notice, with the reason.
 
     Deterministic: two builds from the same job are equal byte for byte, with a template of the
     release or without. Raises NotAnalysed(release_not_available) when the result's release is no
