@@ -18,6 +18,7 @@ from hilum.deliver.client import (
 )
 from hilum.deliver.cstore import DicomClient
 from hilum.deliver.folder import FolderClient
+from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.deliver.sender import SenderClient
 from hilum.settings import Destination
@@ -42,6 +43,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "dicom": DicomClient,
     "folder": FolderClient,
     "sender": SenderClient,
+    "hl7": Hl7Client,
 }
 
 

@@ -42,6 +42,7 @@ from hilum.domain.dicom import (
 from hilum.domain.documents import (
     DOCUMENT_KINDS,
     HEAT_MAP,
+    HL7,
     JSON,
     SR,
     Document,
@@ -119,6 +120,7 @@ __all__ = [
     "ENDED_SERIES",
     "FILES",
     "HEAT_MAP",
+    "HL7",
     "IMAGE_SOP_CLASSES",
     "JSON",
     "NO_ARCHIVE",

@@ -11,8 +11,11 @@ from hilum.settings.destinations import (
     Destination,
     DicomDestination,
     FolderDestination,
+    Hl7Destination,
+    Hl7MessageSettings,
     ObjectDestination,
     SenderDestination,
+    message_settings,
 )
 from hilum.settings.fields import (
     FINGERPRINT,
@@ -88,6 +91,8 @@ __all__ = [
     "GrpcAddress",
     "Guard",
     "Handling",
+    "Hl7Destination",
+    "Hl7MessageSettings",
     "Host",
     "LedgerSection",
     "Log",
@@ -124,6 +129,7 @@ __all__ = [
     "is_ae_title",
     "is_loopback",
     "load",
+    "message_settings",
     "printable_token",
     "restore",
     "secrets_in",

@@ -8,10 +8,15 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, orderable_kinds
+from hilum.dicom.text import LongString
+from hilum.domain import DOCUMENT_KINDS, HL7, SR, SR_CLASS_PREFERENCE, DocumentKind, orderable_kinds
 from hilum.settings.fields import AeTitle, Host, Port, Section
 from hilum.settings.tables import ByKind, OneOf
 from hilum.settings.tls import TlsClient
+
+Hl7CharacterSet = Literal["UNICODE UTF-8", "8859/1"]
+AccessionField = Literal["OBR-2", "OBR-3", "OBR-18"]
+_Documents = tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...]
 
 
 def _sr_classes() -> list[str]:
@@ -23,13 +28,16 @@ class Destination(Section):
 
     has_one_place: ClassVar[bool] = True
     """False: each document decides where it goes, so one place that is away delays no other."""
+    carried: ClassVar[str] = "document"
+    """The noun for the documents of `can_carry`, for people."""
 
     kind: str
-    documents: tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...] = Field(
+    documents: _Documents = Field(
         (SR.key,),
         min_length=1,
         description=(
             "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
+            " hl7: an ORU^R01 message."
         ),
     )
     accept_untrained: bool = Field(
@@ -39,7 +47,7 @@ class Destination(Section):
     report_not_analysed: bool = Field(
         default=False,
         description=(
-            "Also receives a structured report on studies of which no image could be"
+            "Also receives a report (sr, hl7) on studies of which no image could be"
             " analysed, with the reason."
         ),
     )
@@ -48,6 +56,23 @@ class Destination(Section):
     def address(self) -> str:
         """Where its documents go, for people."""
         raise NotImplementedError
+
+    @classmethod
+    def can_carry(cls, _kind: DocumentKind) -> bool:
+        """Return whether documents of a kind can go there."""
+        return True
+
+    @field_validator("documents")
+    @classmethod
+    def _can_be_carried(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        taken = [name for name in orderable_kinds() if cls.can_carry(DOCUMENT_KINDS[name])]
+        for key in value:
+            if key not in taken:
+                raise ValueError(
+                    f"a destination of this kind cannot take {key!r}, which is no"
+                    f" {cls.carried}; it takes {', '.join(taken)}"
+                )
+        return value
 
     @property
     def folder(self) -> Path | None:
@@ -66,6 +91,8 @@ class Destination(Section):
 
 class ObjectDestination(TlsClient, Destination):
     """A destination that gets DICOM objects by C-STORE."""
+
+    carried: ClassVar[str] = "DICOM object"
 
     calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
     sr_classes: tuple[Annotated[str, OneOf("class of reports", _sr_classes)], ...] = Field(
@@ -86,17 +113,10 @@ class ObjectDestination(TlsClient, Destination):
         """Its own."""
         return self
 
-    @field_validator("documents")
     @classmethod
-    def _are_objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for key in value:
-            if not DOCUMENT_KINDS[key].is_dicom:
-                objects = [name for name in orderable_kinds() if DOCUMENT_KINDS[name].is_dicom]
-                raise ValueError(
-                    f"a DICOM destination cannot take {key!r}, which is no DICOM object; it takes"
-                    f" {', '.join(objects)}"
-                )
-        return value
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """DICOM objects alone."""
+        return kind.is_dicom
 
     @field_validator("sr_classes")
     @classmethod
@@ -114,7 +134,7 @@ class DicomDestination(ObjectDestination):
         "dicom",
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
-            " C-STORE back to the study's sender."
+            " C-STORE back to the study's sender; hl7: HL7 v2 over MLLP."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -172,9 +192,112 @@ class SenderDestination(ObjectDestination):
         return DicomDestination.model_construct(**{**given, **place})
 
 
+class Hl7MessageSettings(Section):
+    """The settings of an HL7 destination that are in the message itself.
+
+    A result has one message, which is made once. So all HL7 destinations have the same.
+    """
+
+    sending_application: LongString = Field("HILUM", description="MSH-3, our name.")
+    sending_facility: LongString = Field("", description="MSH-4.")
+    receiving_application: LongString = Field("", description="MSH-5.")
+    receiving_facility: LongString = Field("", description="MSH-6.")
+    processing_id: Literal["P", "T", "D"] = Field(
+        "P", description="MSH-11. P: production, T: training, D: debugging."
+    )
+    acknowledgement: Literal["original", "enhanced"] = Field(
+        "original",
+        description=(
+            "original: the receiver answers AA, AE or AR. enhanced: MSH-15 is AL and MSH-16 is NE,"
+            " and it answers CA, CE or CR."
+        ),
+    )
+    character_set: Hl7CharacterSet = Field(
+        "UNICODE UTF-8",
+        description=(
+            "MSH-18, and the bytes of the message. 8859/1: a message with a letter outside it is"
+            " not sent, and the delivery says so."
+        ),
+    )
+    assigning_authority: LongString = Field(
+        "",
+        description=(
+            "PID-3.4, the domain of Patient IDs, where the images name none (Issuer of Patient ID)."
+        ),
+    )
+    assigning_authority_oid: Annotated[str, Field(pattern=r"^([0-2](\.(0|[1-9]\d*))+)?$")] = Field(
+        "", description="its OID, the second part of PID-3.4."
+    )
+    accession_fields: tuple[AccessionField, ...] = Field(
+        ("OBR-18",),
+        description=(
+            "fields that hold the Accession Number. OBR-3 holds a number of ours, if it is not"
+            " among them."
+        ),
+    )
+
+
+class Hl7Destination(TlsClient, Hl7MessageSettings, Destination):
+    """HL7 v2 messages over MLLP."""
+
+    carried: ClassVar[str] = "HL7 message"
+
+    kind: Literal["hl7"] = "hl7"
+    documents: _Documents = Field((HL7.key,), min_length=1, description="hl7 alone.")
+    host: Host = Field(description="host of the receiver.")
+    port: Port = Field(2575, description="port of the receiver.")
+    timeout_seconds: float = Field(
+        30.0, gt=0, description="limit for the connection, and for each acknowledgement."
+    )
+    idle_seconds: float = Field(
+        60.0,
+        ge=0,
+        description=(
+            "a connection unused this long is replaced before the next message, because firewalls"
+            " drop unused ones silently."
+        ),
+    )
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def tls_client(self) -> TlsClient:
+        """Its own."""
+        return self
+
+    @classmethod
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """HL7 messages alone."""
+        return kind.key == HL7.key
+
+
+def message_settings(destinations: Mapping[str, Destination]) -> Hl7MessageSettings:
+    """Return the settings of the one message of a result. Raises ValueError where two differ."""
+    first = ""
+    found = Hl7MessageSettings()
+    for name, item in destinations.items():
+        if not isinstance(item, Hl7Destination):
+            continue
+        given = {field: getattr(item, field) for field in Hl7MessageSettings.model_fields}
+        wanted = Hl7MessageSettings.model_construct(**given)
+        if first and wanted != found:
+            fields = [field for field in given if given[field] != getattr(found, field)]
+            raise ValueError(
+                f"{first} and {name} must not differ in {', '.join(fields)}: a result has one HL7"
+                " message, which goes to both; have an interface engine change it for one of them"
+            )
+        first = first or name
+        found = wanted
+    return found
+
+
 DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "dicom": DicomDestination,
     "folder": FolderDestination,
     "sender": SenderDestination,
+    "hl7": Hl7Destination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

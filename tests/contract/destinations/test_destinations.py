@@ -16,14 +16,16 @@ import pytest
 from pydantic import ValidationError
 
 from hilum.deliver import DESTINATIONS, probe_destination
-from hilum.domain import DeliveryJob, DeliveryState, Document
+from hilum.domain import HL7, SR, DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused, Retry
 from hilum.processes.dispatcher import DeliverHandler
 from hilum.report import build_documents
 from hilum.settings import DESTINATION_KINDS, Settings, describe, restore
 from hilum.supervisor.checks.peers import peers
 from hilum.withheld_reports import Subject, cause_of
+from testing.hl7_receiver import Hl7Receiver
 from testing.phantoms.phantom import make_study
+from tests.support.hl7.parsed import control_id_of
 from tests.support.ledger.dispatching import InThisProcess
 from tests.support.peers.peers import StoreScp, free_port
 from tests.support.reports.results import CONTEXT, LEASE, make_release, report_of
@@ -35,7 +37,7 @@ STRANGER = "STRANGER"
 
 @dataclass(frozen=True)
 class Receiver:
-    """A real receiver: its section of the settings, and the UIDs of what it holds."""
+    """A real receiver: its section of the settings, and the identities of what it holds."""
 
     section: dict[str, Any]
     held: Callable[[], list[str]]
@@ -48,13 +50,16 @@ class Kind:
     """Receivers of one kind, each in the state that its name says.
 
     `refusing`: it will never take the document. `away`: nothing is there. `probe_knows`: a probe
-    finds out that it is away.
+    finds out that it is away. `sends`: the kind of document that goes there. `identity`: by which
+    the receiver knows it again.
     """
 
     open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
     refusing: Callable[[Path, Document], contextlib.AbstractContextManager[Receiver]]
     away: Callable[[Path], Receiver]
     probe_knows: bool = True
+    sends: str = SR.key
+    identity: Callable[[Document], str] = lambda document: str(document.sop_instance_uid)
 
 
 def _stored(peer: StoreScp) -> list[str]:
@@ -108,6 +113,18 @@ def _down(place: Callable[[int], tuple[dict[str, Any], str]]) -> Receiver:
     return Receiver(section, list, address)
 
 
+@contextlib.contextmanager
+def _hl7(path: Path, answer: str = "AA") -> Iterator[Receiver]:
+    with Hl7Receiver(path / "ris", answer) as peer:
+        yield Receiver(dict(peer.settings), peer.held, f"127.0.0.1:{peer.port}")
+
+
+def _no_hl7(_path: Path) -> Receiver:
+    port = free_port()
+    section = {"kind": "hl7", "host": "127.0.0.1", "port": port}
+    return Receiver(section, list, f"127.0.0.1:{port}")
+
+
 RECEIVERS: Mapping[str, Kind] = {
     "dicom": Kind(
         lambda _: _peer(_by_address),
@@ -125,15 +142,29 @@ RECEIVERS: Mapping[str, Kind] = {
         lambda _: _down(_by_sender),
         probe_knows=False,
     ),
+    "hl7": Kind(
+        _hl7,
+        lambda path, _document: _hl7(path, "AE"),
+        _no_hl7,
+        sends=HL7.key,
+        identity=control_id_of,
+    ),
 }
 every_kind = pytest.mark.parametrize("kind", list(DESTINATION_KINDS))
 
 
 @pytest.fixture(scope="module")
-def report() -> Document:
+def reports() -> Mapping[str, Document]:
+    """A document of each kind that a row of RECEIVERS sends."""
     release = make_release()
     job = report_of(make_study(1, views=("PA",), rows=32, columns=32), release)
-    return build_documents(job, release, CONTEXT, ("sr",))[0]
+    kinds = dict.fromkeys(kind.sends for kind in RECEIVERS.values())
+    return {item.kind: item for item in build_documents(job, release, CONTEXT, kinds)}
+
+
+@pytest.fixture
+def report(kind: str, reports: Mapping[str, Document]) -> Document:
+    return reports[RECEIVERS[kind].sends]
 
 
 def settings_with(receiver: Receiver, **changes: Any) -> Settings:
@@ -178,7 +209,7 @@ def test_a_document_arrives_once_however_often_it_is_sent(
         settings = settings_with(receiver)
         states = [send(settings, report, receiver.sender) for _ in range(2)]
         assert states == [DeliveryState.DELIVERED] * 2
-        assert receiver.held() == [report.sop_instance_uid]
+        assert receiver.held() == [RECEIVERS[kind].identity(report)]
 
 
 @every_kind
