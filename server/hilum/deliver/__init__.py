@@ -21,6 +21,7 @@ from hilum.deliver.folder import FolderClient
 from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.deliver.sender import SenderClient
+from hilum.deliver.stow import StowClient
 from hilum.settings import Destination
 
 __all__ = [
@@ -43,6 +44,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "dicom": DicomClient,
     "folder": FolderClient,
     "sender": SenderClient,
+    "stow": StowClient,
     "hl7": Hl7Client,
 }
 

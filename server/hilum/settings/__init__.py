@@ -8,13 +8,14 @@ Every error is reported at once.
 from hilum.settings.destinations import (
     DESTINATION_KINDS,
     AnyDestination,
+    CStoreDestination,
     Destination,
     DicomDestination,
     FolderDestination,
     Hl7Destination,
-    Hl7MessageSettings,
     ObjectDestination,
     SenderDestination,
+    StowDestination,
     message_settings,
 )
 from hilum.settings.fields import (
@@ -40,6 +41,9 @@ from hilum.settings.guard import Guard, RefusedFlag
 from hilum.settings.loading import find_file, load, restore, secrets_in
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
+from hilum.settings.peers.hl7 import Hl7MessageSettings
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.receive import Receive
 from hilum.settings.reference import describe
 from hilum.settings.root import Settings
@@ -65,7 +69,6 @@ from hilum.settings.sources import (
     SourceSection,
 )
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
-from hilum.settings.tls import TlsClient
 
 __all__ = [
     "DESTINATION_KINDS",
@@ -80,6 +83,7 @@ __all__ = [
     "Audit",
     "CGetSource",
     "CMoveSource",
+    "CStoreDestination",
     "CampaignLimits",
     "CertificateName",
     "CommitmentPeer",
@@ -94,6 +98,7 @@ __all__ = [
     "Hl7Destination",
     "Hl7MessageSettings",
     "Host",
+    "HttpPeer",
     "LedgerSection",
     "Log",
     "Models",
@@ -116,6 +121,7 @@ __all__ = [
     "SopClass",
     "SourceSection",
     "Stow",
+    "StowDestination",
     "Studies",
     "Syslog",
     "TlsClient",

@@ -8,14 +8,13 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from hilum.dicom.text import LongString
 from hilum.domain import DOCUMENT_KINDS, HL7, SR, SR_CLASS_PREFERENCE, DocumentKind, orderable_kinds
 from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.peers.hl7 import Hl7MessageSettings
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind, OneOf
-from hilum.settings.tls import TlsClient
 
-Hl7CharacterSet = Literal["UNICODE UTF-8", "8859/1"]
-AccessionField = Literal["OBR-2", "OBR-3", "OBR-18"]
 _Documents = tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...]
 
 
@@ -80,7 +79,7 @@ class Destination(Section):
         return None
 
     @property
-    def tls_client(self) -> TlsClient | None:
+    def tls_client(self) -> TlsClient | HttpPeer | None:
         """The settings of TLS to it; None: its kind has none."""
         return None
 
@@ -89,29 +88,19 @@ class Destination(Section):
         return self
 
 
-class ObjectDestination(TlsClient, Destination):
-    """A destination that gets DICOM objects by C-STORE."""
+class ObjectDestination(Destination):
+    """A destination that gets DICOM objects."""
 
     carried: ClassVar[str] = "DICOM object"
 
-    calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
     sr_classes: tuple[Annotated[str, OneOf("class of reports", _sr_classes)], ...] = Field(
         tuple(item.name for item in SR_CLASS_PREFERENCE),
         min_length=1,
         description=(
-            "SOP Classes of structured reports to propose; the first in this order that the"
-            " receiver accepts is sent."
+            "SOP Classes of structured reports, in this order; the first that the receiver takes"
+            " is sent."
         ),
     )
-    timeout_seconds: float = Field(30.0, gt=0, description="limit for each message.")
-    idle_release_seconds: float = Field(
-        20.0, ge=0, description="an association unused this long is released."
-    )
-
-    @property
-    def tls_client(self) -> TlsClient:
-        """Its own."""
-        return self
 
     @classmethod
     def can_carry(cls, kind: DocumentKind) -> bool:
@@ -127,14 +116,30 @@ class ObjectDestination(TlsClient, Destination):
         return value
 
 
-class DicomDestination(ObjectDestination):
+class CStoreDestination(TlsClient, ObjectDestination):
+    """A destination that gets DICOM objects by C-STORE."""
+
+    calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
+    timeout_seconds: float = Field(30.0, gt=0, description="limit for each message.")
+    idle_release_seconds: float = Field(
+        20.0, ge=0, description="an association unused this long is released."
+    )
+
+    @property
+    def tls_client(self) -> TlsClient:
+        """Its own."""
+        return self
+
+
+class DicomDestination(CStoreDestination):
     """C-STORE to one receiver."""
 
     kind: Literal["dicom"] = Field(
         "dicom",
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
-            " C-STORE back to the study's sender; hl7: HL7 v2 over MLLP."
+            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb; hl7:"
+            " HL7 v2 over MLLP."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -164,7 +169,7 @@ class FolderDestination(Destination):
         return self.path
 
 
-class SenderDestination(ObjectDestination):
+class SenderDestination(CStoreDestination):
     """C-STORE back to the sender of each study."""
 
     has_one_place: ClassVar[bool] = False
@@ -187,54 +192,29 @@ class SenderDestination(ObjectDestination):
         """Return the sender as a receiver; None: the settings name no port for it."""
         if not host or ae_title not in self.ports:
             return None
-        given = {name: getattr(self, name) for name in ObjectDestination.model_fields}
+        given = {name: getattr(self, name) for name in CStoreDestination.model_fields}
         place = {"kind": "dicom", "host": host, "port": self.ports[ae_title], "ae_title": ae_title}
         return DicomDestination.model_construct(**{**given, **place})
 
 
-class Hl7MessageSettings(Section):
-    """The settings of an HL7 destination that are in the message itself.
+class StowDestination(HttpPeer, ObjectDestination):
+    """STOW-RS to one server."""
 
-    A result has one message, which is made once. So all HL7 destinations have the same.
-    """
+    kind: Literal["stow"] = "stow"
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="root of the service, such as https://pacs.example.org/dicom-web.",
+    )
 
-    sending_application: LongString = Field("HILUM", description="MSH-3, our name.")
-    sending_facility: LongString = Field("", description="MSH-4.")
-    receiving_application: LongString = Field("", description="MSH-5.")
-    receiving_facility: LongString = Field("", description="MSH-6.")
-    processing_id: Literal["P", "T", "D"] = Field(
-        "P", description="MSH-11. P: production, T: training, D: debugging."
-    )
-    acknowledgement: Literal["original", "enhanced"] = Field(
-        "original",
-        description=(
-            "original: the receiver answers AA, AE or AR. enhanced: MSH-15 is AL and MSH-16 is NE,"
-            " and it answers CA, CE or CR."
-        ),
-    )
-    character_set: Hl7CharacterSet = Field(
-        "UNICODE UTF-8",
-        description=(
-            "MSH-18, and the bytes of the message. 8859/1: a message with a letter outside it is"
-            " not sent, and the delivery says so."
-        ),
-    )
-    assigning_authority: LongString = Field(
-        "",
-        description=(
-            "PID-3.4, the domain of Patient IDs, where the images name none (Issuer of Patient ID)."
-        ),
-    )
-    assigning_authority_oid: Annotated[str, Field(pattern=r"^([0-2](\.(0|[1-9]\d*))+)?$")] = Field(
-        "", description="its OID, the second part of PID-3.4."
-    )
-    accession_fields: tuple[AccessionField, ...] = Field(
-        ("OBR-18",),
-        description=(
-            "fields that hold the Accession Number. OBR-3 holds a number of ours, if it is not"
-            " among them."
-        ),
-    )
+    @property
+    def address(self) -> str:
+        """The URL."""
+        return self.url
+
+    @property
+    def tls_client(self) -> HttpPeer:
+        """Its own."""
+        return self
 
 
 class Hl7Destination(TlsClient, Hl7MessageSettings, Destination):
@@ -298,6 +278,7 @@ DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "dicom": DicomDestination,
     "folder": FolderDestination,
     "sender": SenderDestination,
+    "stow": StowDestination,
     "hl7": Hl7Destination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

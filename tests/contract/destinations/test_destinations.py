@@ -27,7 +27,8 @@ from testing.hl7_receiver import Hl7Receiver
 from testing.phantoms.phantom import make_study
 from tests.support.hl7.parsed import control_id_of
 from tests.support.ledger.dispatching import InThisProcess
-from tests.support.peers.peers import StoreScp, free_port
+from tests.support.peers.archives import orthanc_archive, require_dicomweb
+from tests.support.peers.peers import Orthanc, StoreScp, free_port
 from tests.support.reports.results import CONTEXT, LEASE, make_release, report_of
 from tests.support.server.api_client import open_rig
 
@@ -113,6 +114,43 @@ def _down(place: Callable[[int], tuple[dict[str, Any], str]]) -> Receiver:
     return Receiver(section, list, address)
 
 
+def _by_url(port: int) -> dict[str, Any]:
+    return {"kind": "stow", "url": f"http://127.0.0.1:{port}/dicom-web", "timeout_seconds": 5.0}
+
+
+def _uids_of(orthanc: Orthanc) -> list[str]:
+    return [
+        orthanc.get(f"/instances/{identifier}/simplified-tags")["SOPInstanceUID"]
+        for identifier in orthanc.instances()
+    ]
+
+
+@contextlib.contextmanager
+def _dicomweb(**settings: Any) -> Iterator[Receiver]:
+    require_dicomweb()
+    with orthanc_archive(dicomweb=True, **settings) as orthanc:
+        section = _by_url(orthanc.http_port)
+        yield Receiver(section, lambda: _uids_of(orthanc), section["url"])
+
+
+@contextlib.contextmanager
+def _forbidding_dicomweb(folder: Path, _document: Document) -> Iterator[Receiver]:
+    """An Orthanc that answers queries and forbids to store."""
+    script = folder / "forbid.lua"
+    script.write_text(
+        "function IncomingHttpRequestFilter(method, uri, ip, username, httpHeaders)\n"
+        '  return method ~= "POST"\nend\n',
+        encoding="ascii",
+    )
+    with _dicomweb(LuaScripts=[str(script)]) as receiver:
+        yield receiver
+
+
+def _no_dicomweb(_path: Path) -> Receiver:
+    section = _by_url(free_port())
+    return Receiver(section, list, section["url"])
+
+
 @contextlib.contextmanager
 def _hl7(path: Path, answer: str = "AA") -> Iterator[Receiver]:
     with Hl7Receiver(path / "ris", answer) as peer:
@@ -142,6 +180,7 @@ RECEIVERS: Mapping[str, Kind] = {
         lambda _: _down(_by_sender),
         probe_knows=False,
     ),
+    "stow": Kind(lambda _: _dicomweb(), _forbidding_dicomweb, _no_dicomweb),
     "hl7": Kind(
         _hl7,
         lambda path, _document: _hl7(path, "AE"),
