@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -41,6 +42,7 @@ _ERRORS: Final[Mapping[str, str]] = {
 }
 # AR for these is no matter of time (2.9.3.2).
 _UNSUPPORTED: Final = frozenset({"200", "201", "202", "203"})
+_REMEMBERED: Final = 100  # stored messages, about which an error may come later
 _FIRST_SECONDS: Final = 0.5  # of a probe, until a receiver has closed an unwanted connection
 _CODE: Final = re.compile(r"[A-Z]{2}")
 _CONTROL_ID: Final = 10
@@ -66,7 +68,7 @@ class Hl7Client:
         self._destination = destination
         self._connection: MllpConnection | None = None
         self._used_at = 0.0
-        self._stored_id = ""
+        self._stored_ids: deque[str] = deque(maxlen=_REMEMBERED)
 
     def deliver(self, document: Document) -> None:
         """Return when the receiver has acknowledged the message.
@@ -77,7 +79,7 @@ class Hl7Client:
         acknowledgement = self._exchanged(document.content, control_id)
         self._used_at = time.monotonic()
         self._judge(acknowledgement)
-        self._stored_id = control_id
+        self._stored_ids.append(control_id)
 
     def probe(self, limit_seconds: float | None = None) -> Probe:
         """Connect, with TLS where it is set, and send nothing."""
@@ -248,8 +250,7 @@ class Hl7Client:
 
     def _note_late(self, found: _Acknowledgement) -> None:
         """Log an error that comes after the message was acknowledged: its receiver has changed."""
-        is_late = found.control_id == self._stored_id and bool(self._stored_id)
-        if is_late and found.code in _ERROR | _REJECT:
+        if found.control_id in self._stored_ids and found.code in _ERROR | _REJECT:
             log.warning(
                 "hl7_error_after_acknowledgement",
                 destination=self._name,

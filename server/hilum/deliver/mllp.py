@@ -1,4 +1,4 @@
-"""A connection that speaks MLLP: messages between 0x0B and 0x1C 0x0D (HL7 2.5.1 appendix C.4.3)."""
+"""A connection that speaks MLLP: messages between 0x0B and 0x1C 0x0D (HL7 MLLP Release 1)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def build_documents(
     job: ReportJob,
     release: Release | None,
     context: ReportContext,
-    kinds: Iterable[str] = tuple(REPORTS),
+    kinds: Iterable[str] = (SR.key, JSON.key),
     heat_map: HeatMap | None = None,
     template: SrTemplate | None = None,
 ) -> list[Document]:

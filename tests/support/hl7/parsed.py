@@ -22,7 +22,7 @@ def validated(content: bytes, encoding: str = "utf-8") -> Any:
 
     Fails the test for segments, fields or types that 2.5.1 does not have.
     """
-    message = parse_message(content.decode(encoding), VALIDATION_LEVEL.TOLERANT)
+    message = parse_message(content.decode(encoding), VALIDATION_LEVEL.STRICT)
     assert message.validate()
     return message
 

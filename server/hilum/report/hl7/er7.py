@@ -1,4 +1,4 @@
-"""HL7 v2 in its own encoding, ER7 (HL7 2.5.1 chapter 2.5 and 2.7): from values to bytes.
+"""HL7 v2 in its own encoding, ER7 (HL7 2.5.1 chapter 2): from values to bytes.
 
 Each value is escaped where it is written. So no value can end its field, its segment or the frame
 of the message.
@@ -26,7 +26,7 @@ _ESCAPES: Final = str.maketrans(
 _LINE_END: Final = re.compile("\r\n|[\n\v\f\r\x85\u2028\u2029]")
 # Those of ASCII and ISO 8859, and halves of pairs, which no character set has. 0x1C ends a frame.
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_DELETE: Final = '""'  # as a whole value: the receiver deletes what it has (2.5.3)
+_DELETE: Final = '""'  # as a whole value: the receiver deletes what it has
 
 
 def text(value: str) -> Er7:
@@ -86,5 +86,5 @@ def fitting_character_set(segments: Iterable[Er7], wanted: str) -> str:
 
 
 def encoded(segments: Iterable[Er7], character_set: str) -> bytes:
-    """Return the message; each segment ends with a carriage return (2.4)."""
+    """Return the message; each segment ends with a carriage return."""
     return "".join(f"{item}\r" for item in segments).encode(CODECS[character_set])
