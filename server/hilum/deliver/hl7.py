@@ -40,7 +40,7 @@ _ERRORS: Final[Mapping[str, str]] = {
     "206": "application record locked",
     "207": "application internal error",
 }
-# AR for these is no matter of time (2.9.3.2).
+# AR for these is no matter of time.
 _UNSUPPORTED: Final = frozenset({"200", "201", "202", "203"})
 _REMEMBERED: Final = 100  # stored messages, about which an error may come later
 _FIRST_SECONDS: Final = 0.5  # of a probe, until a receiver has closed an unwanted connection

@@ -1,4 +1,4 @@
-"""The result as ORU^R01 of HL7 2.5.1 (chapters 3.4.2, 7.3.1 and 7.4).
+"""The result as ORU^R01 of HL7 2.5.1 (chapters 2A, 3 and 7).
 
     MSH   PID   OBR      one order: this study, read by this release
       OBX ST             Study Instance UID, as IHE RAD TF-2 table 4.7-7 has it
@@ -197,7 +197,7 @@ def coded(code: Code | SrCode) -> Er7:
 def _names(name: str) -> Iterator[Er7]:
     """Yield XPN for each group of a name in DICOM.
 
-    DICOM has prefix and suffix in the other order (PS3.5 6.2.1.2, HL7 2.5.1 2.A.89). XPN-7 and
+    DICOM has prefix and suffix in the other order (PS3.5 6.2.1.2, XPN). XPN-7 and
     XPN-8 are given where there are several groups.
     """
     groups = name.split("=")
@@ -256,5 +256,5 @@ def _number(finding: Finding) -> _Fields:
         if finding.probability is None
         else (codes.CERTAINTY_OF_FINDING, codes.PERCENT)
     )
-    value = format(Decimal(repr(values_of(finding)[0])), "f")  # NM has no exponents (2.A.47)
+    value = format(Decimal(repr(values_of(finding)[0])), "f")  # NM has no exponents
     return {2: text("NM"), 3: coded(name), 5: text(value), 6: coded(unit)}
