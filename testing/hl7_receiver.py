@@ -22,7 +22,7 @@ from typing import Self
 import hl7
 from hl7.mllp import HL7StreamReader, HL7StreamWriter, start_hl7_server
 
-from testing.serving import Section, free_ports
+from testing.serving import REPOSITORY, Section, free_ports
 
 _START_SECONDS = 30.0
 
@@ -42,7 +42,7 @@ class Hl7Receiver:
         identity: tuple[Path, Path] | None = None,
         ca_file: Path | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()
         self.folder.mkdir(parents=True)
         (self.port,) = free_ports(1)
         self._options = ["--answer", answer, "--encoding", encoding]
@@ -68,7 +68,7 @@ class Hl7Receiver:
     def __enter__(self) -> Self:
         """Start it."""
         command = [sys.executable, "-m", "testing.hl7_receiver", str(self.port), str(self.folder)]
-        self._process = subprocess.Popen([*command, *self._options])
+        self._process = subprocess.Popen([*command, *self._options], cwd=REPOSITORY)
         deadline = time.monotonic() + _START_SECONDS
         while not _listens(self.port):
             if self._process.poll() is not None or time.monotonic() > deadline:

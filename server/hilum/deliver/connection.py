@@ -15,6 +15,7 @@ from typing import Final
 from hilum.dicom.tls_client import is_of_our_end, words
 
 _READ_BYTES: Final = 65_536
+_MOST_UNASKED_BYTES: Final = 1 << 20
 _BUFFERS: Final = 256  # of one sendmsg; Linux takes 1024
 
 
@@ -108,9 +109,12 @@ class PeerConnection:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the other side is gone. Does not wait; bytes that have come are kept."""
+        """Whether the other side is gone, or sends without end. Does not wait.
+
+        Bytes that have come are kept.
+        """
         while not self._has_ended and self._reads_now():
-            pass
+            self._has_ended = self._has_ended or len(self._unread) > _MOST_UNASKED_BYTES
         return self._has_ended
 
     def close(self) -> None:

@@ -231,6 +231,13 @@ def test_a_kept_connection_that_ends_under_a_message_is_replaced_at_once() -> No
         assert (receiver.received, receiver.connections) == (contents, 2)
 
 
+def test_bytes_that_nobody_asked_for_do_no_harm() -> None:
+    unasked = writing(lambda own: [framed(message("AA", own)), bytes(3 << 20)], closes=True)
+    with ScriptedReceiver(unasked, acknowledging("AA")) as receiver:
+        delivered(receiver, document(1), document(2))
+        assert len(receiver.received) == 2
+
+
 def test_an_unused_connection_is_replaced() -> None:
     with ScriptedReceiver(acknowledging("AA")) as receiver:
         with closed(receiver.client(idle_seconds=0)) as client:
