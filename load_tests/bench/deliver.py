@@ -1,7 +1,8 @@
 """`make bench-deliver`: structured reports to local receivers, one document after the other.
 
 By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc over one connection, and
-as signed webhooks to the reference library's verifier. Documents a second, and CPU of each.
+as HL7 messages to python-hl7's MLLP server over one connection, and as signed webhooks to a program
+that verifies them. Documents a second, and CPU of each.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,17 +26,27 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
 from hilum.deliver import DestinationClient
 from hilum.deliver.cstore import DicomClient
+from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.stow import StowClient
 from hilum.deliver.webhook import WebhookClient
-from hilum.domain import NOTICE, Document
-from hilum.settings import DicomDestination, StowDestination, WebhookDestination
+from hilum.domain import HL7, JSON, NOTICE, Document, DocumentKind
+from hilum.report import build_documents
+from hilum.settings import (
+    DicomDestination,
+    Hl7Destination,
+    StowDestination,
+    WebhookDestination,
+)
+from load_tests.bench.report_job import CONTEXT, claimed, release_with
 from load_tests.load.measure import Goal, circumstances
+from testing.hl7_receiver import Hl7Receiver
 from testing.peers import Orthanc, StoreScp
 from testing.webhook_receiver import WebhookReceiver
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-deliver.json"
 _GOAL_PER_SECOND = 100.0
-_DOCUMENT_BYTES = 44_000  # 14 findings on two images
+_FINDINGS = 14
+_DOCUMENT_BYTES = 44_000  # so many findings, on two images
 
 Receiver = tuple[DestinationClient, Callable[[], int]]
 """A client of a receiver, and how many documents the receiver holds."""
@@ -47,7 +59,7 @@ class Way:
     what: str
     goal: str
     open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
-    make: Callable[[int], Document]
+    documents: Callable[[Iterable[int]], list[Document]]
 
 
 @contextlib.contextmanager
@@ -75,30 +87,29 @@ def _verifier(folder: Path) -> Iterator[Receiver]:
             yield client, lambda: len(peer.held())
 
 
-def document(number: int) -> Document:
-    """A Part 10 file of the size of a report; no receiver here reads its content."""
-    uid = f"2.25.{10**30 + number}"
-    made = Dataset()
-    made.SOPClassUID = Comprehensive3DSRStorage
-    made.SOPInstanceUID = uid
-    made.StudyInstanceUID = f"{uid}.1"
-    made.SeriesInstanceUID = f"{uid}.2"
-    made.PatientID = str(number)
-    made.Modality = "SR"
-    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
-    made.ensure_file_meta()
-    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    buffer = BytesIO()
-    made.save_as(buffer, enforce_file_format=True)
-    return Document(
-        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
-    )
+@contextlib.contextmanager
+def _python_hl7(folder: Path) -> Iterator[Receiver]:
+    with Hl7Receiver(folder / "ris") as peer:
+        settings = Hl7Destination(**dict(peer.settings))
+        with contextlib.closing(Hl7Client("bench", settings)) as client:
+            yield client, lambda: len(peer.held())
 
 
-def notice(number: int) -> Document:
-    """A JSON of the size of a notice."""
-    content = json.dumps({"result_uid": f"2.25.{10**30 + number}", "filling": "x" * 900})
-    return Document(NOTICE.key, NOTICE.media_type, content.encode())
+def reports(numbers: Iterable[int]) -> list[Document]:
+    """Part 10 files of the size of a report; no receiver here reads their content."""
+    return [_report(number) for number in numbers]
+
+
+def built(kind: DocumentKind, numbers: Iterable[int]) -> list[Document]:
+    """Documents of one result of 14 findings, each under an identity of its own."""
+    release = release_with(_FINDINGS)
+    job, _ = claimed(release)
+    made = []
+    for number in numbers:
+        identifiers = {**job.result.identifiers, JSON.key: f"2.25.{number}"}
+        result = replace(job.result, identifiers=identifiers)
+        made += build_documents(replace(job, result=result), release, CONTEXT, (kind.key,))
+    return made
 
 
 WAYS: Mapping[str, Way] = {
@@ -106,19 +117,26 @@ WAYS: Mapping[str, Way] = {
         "documents of 44 kB to storescp, one association, one after the other",
         "structured reports to DCMTK on one association, median",
         _storescp,
-        document,
+        reports,
     ),
     "stow": Way(
         "documents of 44 kB to Orthanc by STOW-RS, one connection, one after the other",
         "structured reports to Orthanc by STOW-RS on one connection, median",
         _orthanc,
-        document,
+        reports,
+    ),
+    "hl7": Way(
+        "HL7 messages of 14 findings to python-hl7's MLLP server, one connection, one after the"
+        " other",
+        "HL7 messages to python-hl7 on one connection, median",
+        _python_hl7,
+        partial(built, HL7),
     ),
     "webhook": Way(
-        "notices of 1 kB to a program that verifies each signature, one connection",
+        "notices to a program that verifies each signature, one connection, one after the other",
         "signed notices on one connection, median",
         _verifier,
-        notice,
+        partial(built, NOTICE),
     ),
 }
 
@@ -157,7 +175,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
     """A receiver of its own for each round, so that no round finds a full one."""
-    documents = [way.make(count * number + index) for index in range(count + 1)]
+    documents = way.documents(range(count * number, count * (number + 1) + 1))
     with tempfile.TemporaryDirectory() as folder, way.open(Path(folder)) as (client, held):
         client.deliver(documents.pop())  # the connection is there
         began = time.perf_counter()
@@ -171,6 +189,25 @@ def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
         "documents_per_second": count / seconds,
         "our_cpu_ms_per_document": 1000 * spent / count,
     }
+
+
+def _report(number: int) -> Document:
+    uid = f"2.25.{10**30 + number}"
+    made = Dataset()
+    made.SOPClassUID = Comprehensive3DSRStorage
+    made.SOPInstanceUID = uid
+    made.StudyInstanceUID = f"{uid}.1"
+    made.SeriesInstanceUID = f"{uid}.2"
+    made.PatientID = str(number)
+    made.Modality = "SR"
+    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
+    made.ensure_file_meta()
+    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    buffer = BytesIO()
+    made.save_as(buffer, enforce_file_format=True)
+    return Document(
+        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
+    )
 
 
 def _kept(path: Path) -> dict[str, Any]:

@@ -42,6 +42,7 @@ from hilum.domain.dicom import (
 from hilum.domain.documents import (
     DOCUMENT_KINDS,
     HEAT_MAP,
+    HL7,
     JSON,
     NOTICE,
     SR,
@@ -120,6 +121,7 @@ __all__ = [
     "ENDED_SERIES",
     "FILES",
     "HEAT_MAP",
+    "HL7",
     "IMAGE_SOP_CLASSES",
     "JSON",
     "NOTICE",

@@ -11,6 +11,7 @@ from typing import Final
 
 from hilum.domain import (
     DOCUMENT_KINDS,
+    HL7,
     JSON,
     NOTICE,
     SR,
@@ -24,6 +25,7 @@ from hilum.domain import (
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
+from hilum.report.hl7.oru import oru
 from hilum.report.json_report import json_report, json_schema
 from hilum.report.notice import notice
 from hilum.report.sources import Extracts
@@ -62,6 +64,7 @@ REPORTS: Final[
 ] = {
     SR.key: structured_report,
     JSON.key: json_report,
+    HL7.key: oru,
     NOTICE.key: notice,
 }
 
@@ -70,7 +73,7 @@ def build_documents(
     job: ReportJob,
     release: Release | None,
     context: ReportContext,
-    kinds: Iterable[str] = tuple(REPORTS),
+    kinds: Iterable[str] = (SR.key, JSON.key),
     heat_map: HeatMap | None = None,
     template: SrTemplate | None = None,
 ) -> list[Document]:
@@ -94,8 +97,8 @@ def build_documents(
             built.append(REPORTS[kind](job, release, context, heat_map, extracts, template))
         except NotAnalysed:
             # A report names a patient and an image; a study without a readable image has neither.
-            is_for_findings = DOCUMENT_KINDS[kind].made is Made.WITH_FINDINGS
-            if not is_for_findings or job.result.outcome is not Outcome.NOT_ANALYSED:
+            is_always_made = DOCUMENT_KINDS[kind].made is Made.ALWAYS
+            if is_always_made or job.result.outcome is not Outcome.NOT_ANALYSED:
                 raise
     return built
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hilum.domain import ActivationMaps
+from hilum.settings import Hl7MessageSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class ReportContext:
     """Picklable, because reports are built in other processes.
 
     `installation_serial` names this installation, not the product. `series_title`: the first words
-    of the SR's Series Description.
+    of the SR's Series Description. `hl7`: settings of the HL7 message.
     """
 
     manufacturer: str
@@ -25,6 +26,7 @@ class ReportContext:
     installation_serial: str
     heat_map_series_number: int = 9002
     series_title: str = "AI CXR"
+    hl7: Hl7MessageSettings = field(default_factory=Hl7MessageSettings)
 
 
 @dataclass(frozen=True, slots=True)

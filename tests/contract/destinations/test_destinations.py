@@ -17,16 +17,18 @@ from pydantic import ValidationError
 
 from hilum.deliver import DESTINATIONS, probe_destination
 from hilum.deliver.webhook_signature import message_id
-from hilum.domain import NOTICE, SR, DeliveryJob, DeliveryState, Document
+from hilum.domain import HL7, NOTICE, SR, DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused, Retry
 from hilum.processes.dispatcher import DeliverHandler
 from hilum.report import build_documents
 from hilum.settings import DESTINATION_KINDS, Settings, describe, restore
 from hilum.supervisor.checks.peers import peers
 from hilum.withheld_reports import Subject, cause_of
+from testing.hl7_receiver import Hl7Receiver
 from testing.phantoms.phantom import make_study
 from testing.webhook_receiver import section_of
 from tests.support.deliver.webhook_receiver import webhook_receiver
+from tests.support.hl7.parsed import control_id_of
 from tests.support.ledger.dispatching import InThisProcess
 from tests.support.peers.archives import orthanc_archive, require_dicomweb
 from tests.support.peers.peers import Orthanc, StoreScp, free_port
@@ -153,6 +155,18 @@ def _no_dicomweb(_path: Path) -> Receiver:
 
 
 @contextlib.contextmanager
+def _hl7(path: Path, answer: str = "AA") -> Iterator[Receiver]:
+    with Hl7Receiver(path / "ris", answer) as peer:
+        yield Receiver(dict(peer.settings), peer.held, f"127.0.0.1:{peer.port}")
+
+
+def _no_hl7(_path: Path) -> Receiver:
+    port = free_port()
+    section = {"kind": "hl7", "host": "127.0.0.1", "port": port}
+    return Receiver(section, list, f"127.0.0.1:{port}")
+
+
+@contextlib.contextmanager
 def _webhook(path: Path, status: int = 204) -> Iterator[Receiver]:
     with webhook_receiver(path / "program", status) as peer:
         yield Receiver(dict(peer.settings), peer.held, f"http://127.0.0.1:{peer.port}")
@@ -181,6 +195,13 @@ RECEIVERS: Mapping[str, Kind] = {
         probe_knows=False,
     ),
     "stow": Kind(lambda _: _dicomweb(), _forbidding_dicomweb, _no_dicomweb),
+    "hl7": Kind(
+        _hl7,
+        lambda path, _document: _hl7(path, "AE"),
+        _no_hl7,
+        sends=HL7.key,
+        identity=control_id_of,
+    ),
     "webhook": Kind(
         _webhook,
         lambda path, _document: _webhook(path, 422),

@@ -14,6 +14,7 @@ import pytest
 from hilum.domain import (
     DOCUMENT_KINDS,
     HEAT_MAP,
+    HL7,
     JSON,
     NOTICE,
     SR,
@@ -68,6 +69,7 @@ MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
     **{item.kind: derived for item in SR_CLASS_PREFERENCE[1:]},
     JSON.key: built,
     HEAT_MAP.key: drawn,
+    HL7.key: built,
     NOTICE.key: built,
 }
 every_kind = pytest.mark.parametrize(
