@@ -398,10 +398,14 @@ class StageLoop:
 
     async def _pause(self, destination: str, error: ReceiverGone) -> None:
         """Pause the destination as a person does, until a person resumes it."""
-        deed = Deed(Verb.PAUSE, SERVER, detail=error.detail).about(Thing.DESTINATION, destination)
-        await self._in_ledger_thread(
-            self._insist, lambda: self._ledger.pause(destination, is_paused=True, deed=deed)
-        )
+
+        def write() -> None:
+            # Made anew at each try: a commit of unknown outcome may have written its row.
+            deed = Deed(Verb.PAUSE, SERVER, detail=error.detail)
+            deed.about(Thing.DESTINATION, destination)
+            self._ledger.pause(destination, is_paused=True, deed=deed)
+
+        await self._in_ledger_thread(self._insist, write)
         log.error(
             "destination_paused",
             destination=destination,

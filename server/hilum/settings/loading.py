@@ -25,8 +25,6 @@ _SECRETS = {("api", "token"), ("ledger", "url"), ("ledger", "direct_url")}
 
 # The name of a file is no secret.
 _SECRET_NAME = re.compile("^(?!.*_files?$).*(token$|password|secret|webhook)", re.IGNORECASE)
-
-
 _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
 
