@@ -34,7 +34,7 @@ def send_live(
     settings = Settings.model_validate({"models": {"releases": [release]}})
     instance_of = arrival_of(uid, "1.1", (), **came).instance  # type: ignore[arg-type]
     arrivals = arrivals_of(
-        [instance_of], settings, rolling.ledger.ae_titles, rolling.ledger.campaigns_of
+        [instance_of], settings, rolling.ledger.known_studies, rolling.ledger.campaigns_of
     )
     (outcome,) = rolling.ledger.record(arrivals)
     return outcome
