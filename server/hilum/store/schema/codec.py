@@ -116,7 +116,7 @@ def decision_of(row: PreparedRow) -> RuleDecision | None:
     """What the rules decided about a study; None: there were none."""
     if row.rule is None:
         return None
-    effect = {
+    effect: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in (row.rule_effect or {}).items()
     }
