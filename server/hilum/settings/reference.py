@@ -28,7 +28,7 @@ def describe() -> Iterator[tuple[str, str, str, str]]:
     for section, info in Settings.model_fields.items():
         kind: object = info.annotation
         if (item := item_of(kind)) is not None:
-            yield from _described(item, f"{section}[]")
+            yield from _described(item, section)
         elif section in NAMED:
             yield from _described(get_args(kind)[1], f"{section}.{NAMED[section]}")
         else:

@@ -61,7 +61,12 @@ class Rule(Section):
     The first image of a study is looked at.
     """
 
-    name: RuleName = Field(description="Its name: logs, pages and `hilum rules` show it.")
+    name: RuleName = Field(
+        description=(
+            "Rules are a list, `[[rules]]`: the first that matches decides. Its name, which pages"
+            " and `hilum rules` show."
+        )
+    )
     when: Mapping[str, Any] = Field(
         {},
         description=(
