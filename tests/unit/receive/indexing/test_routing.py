@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hilum.domain import Document, Instance, KnownStudy, Priority
+from hilum.domain import Document, Instance, KnownStudy, Priority, RuleDecision
 from hilum.errors import ConfigurationError
 from hilum.processes.dispatcher import ReportHandler
 from hilum.receive.indexing.arrivals import arrivals_of
@@ -309,6 +309,7 @@ def address(
     held: tuple[str, ...] = (),
     calling: str = "MOD1",
     host: str = "",
+    decision: RuleDecision | None = None,
 ) -> Any:
     import dataclasses
 
@@ -320,7 +321,11 @@ def address(
     )
     job = report_of([dataset], make_release())
     study = dataclasses.replace(
-        job.study, called_ae_title=called, calling_ae_title=calling, peer_address=host
+        job.study,
+        called_ae_title=called,
+        calling_ae_title=calling,
+        peer_address=host,
+        decision=decision,
     )
     document = Document("sr", "application/dicom", b"")
     job = dataclasses.replace(job, study=study, delivered_reports=dict.fromkeys(held, document))
@@ -332,6 +337,23 @@ def test_documents_go_where_the_route_says(ledger: Ledger) -> None:
     assert address(make(), ledger, "HILUM").destinations == ("pacs", "research")
     assert address(make(), ledger, "ER").destinations == ("pacs",)
     assert address(make(), ledger, "STUDY").destinations == ("research",)
+
+
+def test_documents_go_where_the_rule_of_the_first_image_said(ledger: Ledger) -> None:
+    decided = RuleDecision("once", "0123", destinations=("research", "gone"))
+    assert address(make(), ledger, "ER", decision=decided).destinations == ("research",)
+    assert address(make(), ledger, "ER", decision=RuleDecision("all", "0123")).destinations == (
+        "pacs",
+        "research",
+    )
+
+
+def test_a_study_without_a_decision_is_addressed_by_the_rules_of_now(ledger: Ledger) -> None:
+    rules = [
+        {"name": "pa", "when": {"ViewPosition": "PA"}, "then": {"destinations": ["research"]}},
+        {"name": "default"},
+    ]
+    assert address(make(routes={}, rules=rules), ledger, "ER").destinations == ("research",)
 
 
 def test_documents_go_where_their_sender_says_before_the_route(ledger: Ledger) -> None:
