@@ -1,4 +1,4 @@
-"""What the rules of the settings decide about a study."""
+"""Decisions of the rules about a study."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RuleDecision:
 
 @dataclass(frozen=True, slots=True)
 class KnownStudy:
-    """Where the first image of a study came from, and what was decided then.
+    """The sender of the first image of a study, and the decision by it.
 
     `decision` None: there were no rules, or the study is older than they are.
     """

@@ -315,7 +315,7 @@ class ReportHandler:
         return name in self._settings.handling(decision).destinations
 
     def _decided_late(self, job: ReportJob) -> RuleDecision | None:
-        """Return what the rules say now of a study from before there were rules."""
+        """Return the decision of the rules as they are now: the study is older than they are."""
         table = self._settings.rule_table
         if table is None:
             return None

@@ -3,11 +3,10 @@
 from hilum.rules.conditions import Condition, Negation, parse_conditions
 from hilum.rules.facts import StudyFacts, facts_of
 from hilum.rules.keywords import WrongCondition
-from hilum.rules.table import MatchedRule, RuleRow, RuleTable
+from hilum.rules.table import RuleRow, RuleTable
 
 __all__ = [
     "Condition",
-    "MatchedRule",
     "Negation",
     "RuleRow",
     "RuleTable",

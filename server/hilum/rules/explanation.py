@@ -55,12 +55,14 @@ class ExplainedRule:
 
 def explain(table: RuleTable, facts: StudyFacts) -> list[ExplainedRule]:
     """Return every rule with each of its conditions, in their order."""
+    facts.read(table.tags)
     mask = _mask(facts)
     found: list[ExplainedRule] = []
-    for matched in table.explain(facts):
-        decides = matched.matches and not any(rule.matches for rule in found)
-        conditions = tuple(_explained(item, facts, mask) for item, _ in matched.conditions)
-        found.append(ExplainedRule(matched.row.name, matched.matches, decides, conditions))
+    for row in table.rows:
+        conditions = tuple(_explained(item, facts, mask) for item in row.conditions)
+        matches = all(item.holds for item in conditions)
+        decides = matches and not any(rule.matches for rule in found)
+        found.append(ExplainedRule(row.name, matches, decides, conditions))
     return found
 
 

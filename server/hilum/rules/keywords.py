@@ -44,6 +44,13 @@ _INSTEAD: Final = {
     "PatientBirthDate": "use age = {min = …, max = …}, in years",
     "TransferSyntaxUID": "it says nothing of the study; use Modality, or calling",
 }
+_NO_FACT: Final = {
+    "release": "the releases are what a rule decides",
+    "releases": "the releases are what a rule decides",
+    "priority": "the priority is what a rule decides",
+    "source": "use campaign = true for what campaigns fetch, or calling and called",
+    "sender": "use calling, or peer",
+}
 _NUMBERS_AS_TEXT: Final = frozenset(("DS", "IS"))
 _TEXTS: Final = frozenset(
     ("AE", "CS", "DA", "DT", "LO", "LT", "SH", "ST", "TM", "UC", "UI", "UR", "UT")
@@ -91,6 +98,8 @@ def attribute_of(keyword: str, others: tuple[str, ...] = ()) -> Attribute:
 
     Raises WrongCondition with what to do.
     """
+    if instead := _NO_FACT.get(keyword):
+        raise WrongCondition(f"is not known at the first image: {instead}")
     tag = tag_for_keyword(keyword)
     if tag is None:
         raise WrongCondition(f"no attribute of DICOM and no fact of ours{_meant(keyword, others)}")

@@ -26,19 +26,6 @@ class RuleRow:
         return self.decision.rule
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedRule:
-    """A rule as it was evaluated: each condition, and whether it holds."""
-
-    row: RuleRow
-    conditions: tuple[tuple[AnyCondition, bool], ...]
-
-    @property
-    def matches(self) -> bool:
-        """Whether all conditions hold."""
-        return all(holds for _, holds in self.conditions)
-
-
 class RuleTable:
     """The rules of the settings. The last one has no condition."""
 
@@ -57,14 +44,6 @@ class RuleTable:
         return next(
             row.decision for row in rows if all(item.holds(facts) for item in row.conditions)
         )
-
-    def explain(self, facts: StudyFacts) -> list[MatchedRule]:
-        """Return every rule with each of its conditions, also behind the first match."""
-        facts.read(self.tags)
-        return [
-            MatchedRule(row, tuple((item, item.holds(facts)) for item in row.conditions))
-            for row in self.rows
-        ]
 
     def reachable(
         self, calling: Collection[str], called: Collection[str]

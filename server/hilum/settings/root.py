@@ -20,7 +20,7 @@ from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
 from hilum.settings.receive import Receive
 from hilum.settings.rules.former import advice, rules_of
-from hilum.settings.rules.rule import Rule, problems_of, table_of
+from hilum.settings.rules.rule import StudyRule, problems_of, table_of
 from hilum.settings.service import Api, Audit, LedgerSection, Log, Pipeline, Site, Stow, Tracing
 from hilum.settings.sources import AnySource, CampaignLimits, CMoveSource
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
@@ -45,7 +45,7 @@ class Settings(Section):
     destinations: Mapping[str, AnyDestination] = {}
     routes: Mapping[AeTitle, Route] = {}
     senders: Mapping[AeTitle, Sender] = {}
-    rules: tuple[Rule, ...] = ()  # after all that they name
+    rules: tuple[StudyRule, ...] = ()  # after all that they name
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
     sources: Mapping[str, AnySource] = {}
     campaigns: CampaignLimits = CampaignLimits()
@@ -159,9 +159,10 @@ class Settings(Section):
     @field_validator("rules")
     @classmethod
     def _rules_can_be_followed(
-        cls, value: tuple[Rule, ...], info: ValidationInfo
-    ) -> tuple[Rule, ...]:
-        problems = problems_of(value)
+        cls, value: tuple[StudyRule, ...], info: ValidationInfo
+    ) -> tuple[StudyRule, ...]:
+        known = info.data["receive"].ae_titles if "receive" in info.data else ()
+        problems = problems_of(value, (*known, CAMPAIGN_AE_TITLE) if known else ())
         for rule in value:
             names = rule.then.destinations or ()
             problems += _unknown_destinations(rule.name, names, info)
@@ -233,8 +234,8 @@ class Settings(Section):
         return self.senders.get(calling_ae_title.strip(), _ANY_SENDER)
 
     @cached_property
-    def rules_in_use(self) -> tuple[Rule, ...]:
-        """The rules, or what routes and senders say instead; none: all studies are alike."""
+    def rules_in_use(self) -> tuple[StudyRule, ...]:
+        """The rules, or those that routes and senders mean; none: all studies are alike."""
         return self.rules or rules_of(self.routes, self.senders)
 
     @cached_property
@@ -243,9 +244,9 @@ class Settings(Section):
         return table_of(self.rules_in_use) if self.rules_in_use else None
 
     def handling(self, decision: RuleDecision | None) -> Handling:
-        """Return the complete settings for a study, by what was decided about it.
+        """Return the complete settings for a study with this decision.
 
-        What the rule left out is as for all studies, and None is so altogether.
+        A setting that the rule left out is as for all studies. None: all of them.
         """
         said = decision or _NOTHING_SAID
         return Handling(

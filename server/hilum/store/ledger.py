@@ -318,7 +318,7 @@ class Ledger:
             return connection.execute(query).first() is not None
 
     def known_studies(self, study_uids: Collection[str]) -> dict[str, KnownStudy]:
-        """The sender of the first image of each of these studies, and what was decided by it.
+        """The sender of the first image of each of these studies, and the decision by it.
 
         Studies without an image are left out.
         """

@@ -515,7 +515,7 @@ class Supervisor:
 
 
 def _warn_of_former_rules(settings: Settings) -> None:
-    """Warn where routes and senders still say what is done with studies."""
+    """Warn where routes and senders still say how studies are handled."""
     if settings.rules_in_use and not settings.rules:
         log.warning("routes_and_senders_decide", advice=advice(settings.rules_in_use))
 

@@ -137,6 +137,14 @@ def test_without_rules_the_commands_say_so(tmp_path: Path) -> None:
         ("[[rules]]\nname = 'a'\nthen = { not_analysed = true }", "not_analysed needs a reason"),
         ("[[rules]]\nname = 'a'\nthen = { reason = 'x' }", "reason is that of not_analysed"),
         ("[[rules]]\nname = 'a'\nthen = { releases = [] }", "rules.a.then.releases"),
+        (
+            "[[rules]]\nname = 'a'\nwhen = { called = 'ER' }\n[[rules]]\nname = 'b'",
+            "a: when.called: ER is not in receive.ae_titles; add it there",
+        ),
+        (
+            "[[rules]]\nname = 'a'\nwhen = { release = 'x' }\n[[rules]]\nname = 'b'",
+            "the releases are what a rule decides",
+        ),
         ("[[rules]]\nname = '../a'", "rules.../a.name"),
         (
             "[[rules]]\nname = 'a'\n[senders.CR1]\npriority = 'urgent'",

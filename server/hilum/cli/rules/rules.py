@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -96,6 +97,9 @@ def _explain_study(uid: str, settings: Settings, *, as_json: bool) -> None:
         study, image = found
         with acting(settings, study.study_instance_uid):
             pass  # before it is shown
+    if image is None or image.pixels_removed_at is not None:
+        why = "most of its header has left with its pixels: those attributes are absent here"
+        print(f"hilum: {why}", file=sys.stderr)
     _print(settings, facts_of_study(study, image, settings), study, as_json=as_json)
 
 
@@ -159,7 +163,7 @@ def replay_rules(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what rules would change about the last studies, compared with what was decided.
+    """Show how rules would change the decisions about the last studies.
 
     Nothing is changed.
     """

@@ -16,7 +16,7 @@ Known = Callable[[Collection[str]], Mapping[str, KnownStudy]]
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What was decided about a study. `is_new`: just now, because it had no row."""
+    """The decision about a study. `is_new`: made just now, because it had no row."""
 
     decision: RuleDecision | None
     is_new: bool = False
@@ -30,8 +30,8 @@ def arrivals_of(
 ) -> list[Arrival]:
     """Return the arrivals, in the order of the instances.
 
-    `known` returns, for studies with a row, their sender and what was decided. `wanted` returns
-    the campaigns that wait for an image, by release; it is asked for images that came to an AE
+    `known` returns, for studies with a row, their sender and the decision. `wanted` returns the
+    campaigns that wait for an image, by release; it is asked for images that came to an AE
     Title of campaigns alone.
     """
     titles = settings.campaign_titles
@@ -54,7 +54,7 @@ def arrivals_of(
 
 
 def _decided(live: Sequence[Instance], settings: Settings, known: Known) -> dict[str, _Decided]:
-    """Return what is decided about each study.
+    """Return the decision about each study.
 
     A study that only campaigns have brought is decided by its first live image.
     """
@@ -70,7 +70,7 @@ def _decided(live: Sequence[Instance], settings: Settings, known: Known) -> dict
 
 
 def _of_study(instance: Instance, known: KnownStudy | None, settings: Settings) -> _Decided:
-    """Return what is decided about the study of an image, the first of it in this batch.
+    """Return the decision about the study of an image, the first of it in this batch.
 
     A study from before there were rules is decided by its first sender and this header.
     """

@@ -34,7 +34,7 @@ class CaseOutcome:
 
 
 def outcomes(file: Path, settings: Settings, table: RuleTable) -> list[CaseOutcome]:
-    """Return what the rules decide about each case. Raises ConfigurationError, OSError."""
+    """Return the rule that decides about each case. Raises ConfigurationError, OSError."""
     names = [row.name for row in table.rows]
     problems: list[str] = []
     found: list[CaseOutcome] = []

@@ -1,4 +1,4 @@
-"""The last studies under other rules: what would change."""
+"""The last studies under other rules: the decisions that would change."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ReplayedChange:
 
 @dataclass(slots=True)
 class Replay:
-    """What would change. `unknown`: studies whose header has left the ledger."""
+    """The decisions that would change. `unknown`: studies whose header has left the ledger."""
 
     studies: int = 0
     unchanged: int = 0
@@ -47,7 +47,7 @@ class Replay:
 
 
 def replay(views: LedgerViews, settings: Settings, table: RuleTable | None, last: int) -> Replay:
-    """Return what these rules would decide about the last studies; None: no rules."""
+    """Return the decisions of these rules about the last studies; None: no rules."""
     found = Replay()
     changes: dict[tuple[str, str, str], ReplayedChange] = {}
     for study, image in _last(views, last):

@@ -1,7 +1,7 @@
-"""What `[routes.*]` and `[senders.*]` say of studies, as rules.
+"""`[routes.*]` and `[senders.*]` as rules.
 
-They are the former way to say it. The sender goes before the route, setting by setting, so a sender
-and a route that meet are a rule of their own.
+They are the former way to say how studies are handled. The sender goes before the route, setting by
+setting, so a sender and a route that meet are a rule of their own.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hilum.settings.rules.rule import Rule, RuleEffect
+from hilum.settings.rules.rule import RuleEffect, StudyRule
 from hilum.settings.studies import Route, Sender
 
 DEFAULT: Final = "default"
@@ -26,7 +26,7 @@ _LIVE: Final = "live"
 _MOST_SHOWN: Final = 10
 
 
-def rules_of(routes: Mapping[str, Route], senders: Mapping[str, Sender]) -> tuple[Rule, ...]:
+def rules_of(routes: Mapping[str, Route], senders: Mapping[str, Sender]) -> tuple[StudyRule, ...]:
     """Return the rules that say the same; none where these sections say nothing of studies."""
     of_routes = {
         title: said for title, route in routes.items() if (said := _said(route, _OF_ROUTES))
@@ -35,26 +35,26 @@ def rules_of(routes: Mapping[str, Route], senders: Mapping[str, Sender]) -> tupl
         title: said for title, sender in senders.items() if (said := _said(sender, _OF_SENDERS))
     }
     found = tuple(_rules(of_routes, of_senders))
-    return (*found, Rule(name=DEFAULT)) if found else ()
+    return (*found, StudyRule(name=DEFAULT)) if found else ()
 
 
 def _rules(
     routes: Mapping[str, dict[str, Any]], senders: Mapping[str, dict[str, Any]]
-) -> Iterator[Rule]:
+) -> Iterator[StudyRule]:
     for calling, of_sender in senders.items():
         for called, of_route in routes.items():
             when = {"calling": _exact(calling), "called": _exact(called)}
             name = _name(f"from {calling} to {called}")
-            yield Rule(name=name, when=when, then=RuleEffect(**{**of_route, **of_sender}))
+            yield StudyRule(name=name, when=when, then=RuleEffect(**{**of_route, **of_sender}))
         when = {"calling": _exact(calling)}
-        yield Rule(name=_name(f"from {calling}"), when=when, then=RuleEffect(**of_sender))
+        yield StudyRule(name=_name(f"from {calling}"), when=when, then=RuleEffect(**of_sender))
     for called, of_route in routes.items():
         when = {"called": _exact(called)}
-        yield Rule(name=_name(f"to {called}"), when=when, then=RuleEffect(**of_route))
+        yield StudyRule(name=_name(f"to {called}"), when=when, then=RuleEffect(**of_route))
 
 
 def _said(section: Route | Sender, names: Sequence[str]) -> dict[str, Any]:
-    """Return what a section says. Priority live of a route is what goes without saying."""
+    """Return the settings of a section about studies. A route's priority live says nothing."""
     found = {name: getattr(section, name) for name in names}
     is_route = isinstance(section, Route)
     return {
@@ -73,12 +73,12 @@ def _name(text: str) -> str:
     return "".join(letter if letter.isalnum() or letter in " .@_-" else "_" for letter in text)
 
 
-def as_toml(rules: Sequence[Rule]) -> str:
+def as_toml(rules: Sequence[StudyRule]) -> str:
     """Return rules as they stand in a settings file."""
     return "\n".join(line for rule in rules for line in _lines(rule))
 
 
-def _lines(rule: Rule) -> Iterator[str]:
+def _lines(rule: StudyRule) -> Iterator[str]:
     yield "[[rules]]"
     yield f"name = {_value(rule.name)}"
     if rule.when:
@@ -97,7 +97,7 @@ def _value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def advice(rules: Sequence[Rule]) -> str:
+def advice(rules: Sequence[StudyRule]) -> str:
     """Return how to write the former settings as rules."""
     begin = (
         "routes and senders say what is done with studies, which [[rules]] now do"

@@ -1,4 +1,4 @@
-"""`[[rules]]`: which studies, and what is done with them."""
+"""`[[rules]]`: studies, and how they are handled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, model_validator
 
 from hilum.domain import RuleDecision
-from hilum.rules import RuleRow, RuleTable, WrongCondition, parse_conditions
+from hilum.rules import RuleRow, RuleTable, StudyFacts, WrongCondition, parse_conditions
 from hilum.settings.fields import PriorityName, Section
 
 _DIGEST_LETTERS = 12
@@ -55,7 +55,7 @@ class RuleEffect(Section):
         return self
 
 
-class Rule(Section):
+class StudyRule(Section):
     """A rule about studies: `[[rules]]`, in their order. The first that matches decides.
 
     The first image of a study is looked at.
@@ -77,7 +77,7 @@ class Rule(Section):
     then: RuleEffect = RuleEffect()
 
 
-def table_of(rules: Sequence[Rule]) -> RuleTable:
+def table_of(rules: Sequence[StudyRule]) -> RuleTable:
     """Return the rules, compiled. Raises WrongCondition for conditions that mean nothing."""
     digest = digest_of(rules)
     return RuleTable(
@@ -85,8 +85,8 @@ def table_of(rules: Sequence[Rule]) -> RuleTable:
     )
 
 
-def decision_of(rule: Rule, digest: str) -> RuleDecision:
-    """Return what a rule decides."""
+def decision_of(rule: StudyRule, digest: str) -> RuleDecision:
+    """Return the decision of a rule."""
     then = rule.then
     return RuleDecision(
         rule=rule.name,
@@ -100,14 +100,17 @@ def decision_of(rule: Rule, digest: str) -> RuleDecision:
     )
 
 
-def digest_of(rules: Iterable[Rule]) -> str:
+def digest_of(rules: Iterable[StudyRule]) -> str:
     """Return a short digest of the rules: another one means that a rule was changed."""
     said = json.dumps([rule.model_dump(mode="json") for rule in rules], sort_keys=True)
     return hashlib.sha256(said.encode()).hexdigest()[:_DIGEST_LETTERS]
 
 
-def problems_of(rules: Sequence[Rule]) -> list[str]:
-    """Return what is wrong with the conditions and the order of rules."""
+def problems_of(rules: Sequence[StudyRule], ae_titles: Sequence[str]) -> list[str]:
+    """Return the problems of the conditions and the order of rules.
+
+    `ae_titles`: Called AE Titles that studies may have; none: they are not known.
+    """
     problems: list[str] = []
     names = [rule.name for rule in rules]
     problems += [
@@ -126,7 +129,15 @@ def problems_of(rules: Sequence[Rule]) -> list[str]:
         )
     for rule in rules:
         try:
-            parse_conditions(rule.when)
+            conditions = parse_conditions(rule.when)
         except WrongCondition as error:
             problems.append(f"{rule.name}: when.{error}")
+            continue
+        called = next((item for item in conditions if item.name == "called"), None)
+        facts = [StudyFacts("", title) for title in ae_titles]
+        if called is not None and facts and not any(map(called.holds, facts)):
+            problems.append(
+                f"{rule.name}: when.called: {', '.join(called.titles)} is not in"
+                " receive.ae_titles; add it there"
+            )
     return problems

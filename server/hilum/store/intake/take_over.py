@@ -62,6 +62,8 @@ def add_readings(
         came.waited_for[position] = 0 if arrival.not_analysed else len(lacking.reported)
         uid = arrival.instance.study_instance_uid
         came.shadows.setdefault(uid, {}).update(lacking.shadows)
+        if arrival.not_analysed:
+            continue  # the rule keeps the study from releases: what a campaign read stays its own
         of_campaign = and_(
             reading.c.instance_id == known.id,
             reading.c.release.in_(found.reported),

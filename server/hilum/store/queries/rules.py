@@ -1,4 +1,4 @@
-"""Studies as the rules saw them: the sender, the first image, and what was decided."""
+"""Studies as the rules saw them: the sender, the first image, and the decision."""
 
 from __future__ import annotations
 

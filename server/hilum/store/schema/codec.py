@@ -113,7 +113,7 @@ def study_of(row: PreparedRow) -> Study:
 
 
 def decision_of(row: PreparedRow) -> RuleDecision | None:
-    """What the rules decided about a study; None: there were none."""
+    """The decision of the rules about a study; None: there were none."""
     if row.rule is None:
         return None
     effect: dict[str, Any] = {
