@@ -13,6 +13,7 @@ from hilum.domain import Instance, Outcome, Priority, StudyJob
 from hilum.receive.indexing.arrivals import arrivals_of
 from hilum.services.rules.replay import replay
 from hilum.settings import Settings
+from hilum.store.admin.reanalyse import Reanalysis, ReanalysisRequest
 from hilum.store.ledger import RecordOutcome, StudyDecided
 from hilum.store.queries.views import LedgerViews
 from hilum.store.schema.tables import instance, reading, result, study
@@ -159,6 +160,30 @@ def test_a_corrected_header_does_not_open_its_readings(rolling: Rolling) -> None
     assert outcome is RecordOutcome.HEADER_REVISION
     assert rolling.claim("analyse") == []
     assert only_study(rolling).rule == "no consent"
+
+
+def test_requeuing_everything_leaves_it_out_unless_it_is_named(rolling: Rolling) -> None:
+    receive(rolling, settings_with(KEPT_OUT), image("1.1.1", "1.1", {"Modality": "DX"}))
+
+    assert rolling.ledger.requeue("analyse") == 0
+    assert rolling.ledger.requeue("analyse", study_uid="1.1") == 1
+
+
+def test_an_archive_that_is_read_again_leaves_it_out_unless_it_is_named(
+    rolling: Rolling,
+) -> None:
+    receive(rolling, settings_with(KEPT_OUT), image("1.1.1", "1.1", {"Modality": "DX"}))
+    rolling.close_studies()
+
+    with closing(Reanalysis(rolling.ledger.url, rolling.clock)) as opened:
+        found = {
+            named: sum(
+                looked.count.studies
+                for looked in opened.look(ReanalysisRequest("chest@2", named), opened.last_row())
+            )
+            for named in ((), ("1.1",))
+        }
+    assert found == {(): 0, ("1.1",): 1}
 
 
 def test_the_assembler_and_the_dispatcher_read_the_decision(rolling: Rolling) -> None:
