@@ -52,6 +52,7 @@ class StudyFacts:
         self._encoding = encoding_of(transfer_syntax_uid)
         self._syntax = transfer_syntax_uid
         self._values: dict[int, bytes] = {}
+        self._texts: dict[int, tuple[str, ...]] = {}
         self._sought: set[int] = set()
 
     def read(self, tags: Collection[int]) -> None:
@@ -66,6 +67,13 @@ class StudyFacts:
 
     def texts(self, attribute: Attribute) -> tuple[str, ...]:
         """Return the values that are not blank, without spaces around them."""
+        found = self._texts.get(attribute.tag)
+        if found is None:
+            found = self._decoded(attribute)
+            self._texts[attribute.tag] = found
+        return found
+
+    def _decoded(self, attribute: Attribute) -> tuple[str, ...]:
         value = self._value(attribute.tag)
         if not value:
             return ()
