@@ -45,8 +45,11 @@ class Destination(Section):
         (SR.key,),
         min_length=1,
         description=(
-            "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
-            " hl7: an ORU^R01 message. notice: a small JSON without patient data."
+            "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR;"
+            " sheet: the result on one page, as Secondary Capture; pdf: that page as Encapsulated"
+            " PDF; text_sr: Basic Text SR; hl7: an ORU^R01 message; notice: a small"
+            " JSON without patient data. See"
+            " docs/destinations/documents.md."
         ),
     )
     accept_untrained: bool = Field(
@@ -56,8 +59,8 @@ class Destination(Section):
     report_not_analysed: bool = Field(
         default=False,
         description=(
-            "Also receives a report (sr, hl7) on studies of which no image could be"
-            " analysed, with the reason."
+            "Also receives reports (sr, sheet, pdf, text_sr, hl7) on studies of which no image"
+            " could be analysed, with the reason."
         ),
     )
 
