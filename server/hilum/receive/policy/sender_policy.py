@@ -13,14 +13,14 @@ from hilum.receive.policy.other_objects import TRANSFER_SYNTAXES_OF_OTHERS, is_o
 from hilum.settings import Receive, Sender
 
 STORAGE_SOP_CLASSES: tuple[str, ...] = tuple(IMAGE_SOP_CLASSES.values())
-# Accepted from all senders, so that returned reports can be acknowledged and discarded.
-REPORT_SOP_CLASSES: tuple[str, ...] = (
+SR_SOP_CLASSES: tuple[str, ...] = (
     uid.Comprehensive3DSRStorage,
     uid.ComprehensiveSRStorage,
     uid.EnhancedSRStorage,
     uid.BasicTextSRStorage,
-    uid.EncapsulatedPDFStorage,
 )
+# Accepted from all senders, so that returned reports can be acknowledged and discarded.
+REPORT_SOP_CLASSES: tuple[str, ...] = (*SR_SOP_CLASSES, uid.EncapsulatedPDFStorage)
 KEY_OBJECT_SELECTION: str = uid.KeyObjectSelectionDocumentStorage  # for rejection notes (IHE IOCM)
 VERIFICATION = "1.2.840.10008.1.1"
 STORAGE_COMMITMENT = "1.2.840.10008.1.20.1"  # Push Model (PS3.4 annex J)
@@ -29,9 +29,7 @@ _WITHOUT_PIXELS: tuple[str, ...] = (
     uid.ImplicitVRLittleEndian,
     uid.ExplicitVRBigEndian,
 )
-_NOT_IMAGES = dict.fromkeys(
-    (*REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION), _WITHOUT_PIXELS
-)
+_NOT_IMAGES = dict.fromkeys((*SR_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION), _WITHOUT_PIXELS)
 _COMMITMENT = {STORAGE_COMMITMENT: _WITHOUT_PIXELS}
 _FOR_ALL = {"called_ae_titles": "receive.ae_titles"}
 
@@ -74,7 +72,9 @@ class SenderPolicy:
         """
         if (found := self.accepted.get(sop_class)) is not None:
             return found
-        return TRANSFER_SYNTAXES_OF_OTHERS if self.discards_others and is_other(sop_class) else ()
+        if self.discards_others and is_other(sop_class):
+            return TRANSFER_SYNTAXES_OF_OTHERS
+        return _WITHOUT_PIXELS if sop_class in REPORT_SOP_CLASSES else ()
 
     def is_near(self, peer_address: str) -> bool:
         """Return whether it may come from this address."""

@@ -322,12 +322,18 @@ def test_without_ranges_nobody_is_a_stranger() -> None:
 
 
 def test_documents_are_accepted_for_the_loop_guard_and_for_rejection_notes_uncompressed() -> None:
-    classes = (*sender_policy.REPORT_SOP_CLASSES, sender_policy.KEY_OBJECT_SELECTION)
+    classes = (*sender_policy.SR_SOP_CLASSES, sender_policy.KEY_OBJECT_SELECTION)
     found = association_policy.supported(classes, terms_of())
     assert list(found) == list(classes)
     assert {tuple(syntaxes) for syntaxes in found.values()} == {
         (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian)
     }
+
+
+def test_our_own_pdf_is_accepted_where_objects_of_others_are_refused() -> None:
+    strict = Policy(Receive(other_objects="refuse"), {}).terms("ANY")
+    found = association_policy.supported([uid.EncapsulatedPDFStorage], strict)
+    assert found[uid.EncapsulatedPDFStorage][0] == uid.ExplicitVRLittleEndian
 
 
 @pytest.mark.parametrize(
