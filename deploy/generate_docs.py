@@ -23,6 +23,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from deploy.tables.capacity import capacity_tables
 from deploy.tables.export import export_tables
+from deploy.tables.http_statuses import http_statuses_table
 from deploy.tables.inference import inference_tables
 from deploy.tables.ingest import ingest_tables
 from deploy.tables.manifest import manifest_tables
@@ -386,6 +387,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "traps": ("models/input_spec.md", lambda: traps_table(_row)),
     "identification": ("reference/conformance.md", identification_table),
     "accepted": ("reference/conformance.md", accepted_table),
+    "http_statuses": ("destinations/http.md", lambda: http_statuses_table(_row)),
     "senders": ("reference/conformance.md", lambda: senders_table(_row)),
 }
 

@@ -15,12 +15,14 @@ import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import httpx
 import pydicom
 
 from testing.serving import Section, free_ports
+
+DICOMWEB_PLUGIN: Final = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
 
 
 class Peer(Protocol):
@@ -94,13 +96,15 @@ class _Program:
 class Orthanc(_Program):
     """An Orthanc with a database of its own.
 
-    Its DICOM port listens on all addresses: version 1.10 cannot restrict it.
+    Its DICOM port listens on all addresses: version 1.10 cannot restrict it. `dicomweb`: with its
+    plug-in.
     """
 
     title = "Orthanc"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, dicomweb: bool = False) -> None:
         super().__init__(folder)
+        self._dicomweb = dicomweb
         self.dicom_port, self.http_port = free_ports(2)
         self._http = f"http://127.0.0.1:{self.http_port}"
 
@@ -120,6 +124,15 @@ class Orthanc(_Program):
             "accept_untrained": True,
         }
 
+    @property
+    def dicomweb_url(self) -> str:
+        """The root of its DICOMweb service."""
+        return f"{self._http}/dicom-web"
+
+    def count(self) -> int:
+        """How many instances it holds."""
+        return int(httpx.get(f"{self._http}/statistics", timeout=10).json()["CountInstances"])
+
     def __enter__(self) -> Self:
         """Start it with a configuration of its own."""
         configuration = {
@@ -130,7 +143,8 @@ class Orthanc(_Program):
             "DicomPort": self.dicom_port,
             "HttpPort": self.http_port,
             "RemoteAccessAllowed": False,
-            "Plugins": [],
+            "Plugins": [str(DICOMWEB_PLUGIN)] if self._dicomweb else [],
+            "DicomWeb": {"Enable": self._dicomweb, "Root": "/dicom-web/"},
         }
         path = self.folder / "orthanc.json"
         path.write_text(json.dumps(configuration), encoding="utf-8")

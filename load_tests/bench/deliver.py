@@ -1,5 +1,6 @@
-"""`make bench-deliver`: structured reports to DCMTK's storescp over one association.
+"""`make bench-deliver`: structured reports to local receivers, one document after the other.
 
+By C-STORE to DCMTK's storescp over one association, and by STOW-RS to Orthanc over one connection.
 Documents a second, and CPU of each.
 """
 
@@ -11,65 +12,116 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from pydicom.uid import Comprehensive3DSRStorage
+from pydicom.dataset import Dataset
+from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
+from hilum.deliver import DestinationClient
 from hilum.deliver.cstore import DicomClient
+from hilum.deliver.stow import StowClient
 from hilum.domain import Document
-from hilum.settings import DicomDestination
+from hilum.settings import DicomDestination, StowDestination
 from load_tests.load.measure import Goal, circumstances
-from testing.peers import StoreScp
+from testing.peers import Orthanc, StoreScp
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-deliver.json"
 _GOAL_PER_SECOND = 100.0
 _DOCUMENT_BYTES = 44_000  # 14 findings on two images
 
+Receiver = tuple[DestinationClient, Callable[[], int]]
+"""A client of a receiver, and how many documents the receiver holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way out. `what`: the measurement, for people."""
+
+    what: str
+    goal: str
+    open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
+
+
+@contextlib.contextmanager
+def _storescp(folder: Path) -> Iterator[Receiver]:
+    with (
+        StoreScp(folder / "pacs") as peer,
+        contextlib.closing(DicomClient("bench", DicomDestination(**dict(peer.settings)))) as client,
+    ):
+        yield client, lambda: len(list((peer.folder / "received").iterdir()))
+
+
+@contextlib.contextmanager
+def _orthanc(folder: Path) -> Iterator[Receiver]:
+    with Orthanc(folder / "pacs", dicomweb=True) as peer:
+        settings = StowDestination(url=peer.dicomweb_url)
+        with contextlib.closing(StowClient("bench", settings)) as client:
+            yield client, peer.count
+
+
+WAYS: Mapping[str, Way] = {
+    "c-store": Way(
+        "documents of 44 kB to storescp, one association, one after the other",
+        "structured reports to DCMTK on one association, median",
+        _storescp,
+    ),
+    "stow": Way(
+        "documents of 44 kB to Orthanc by STOW-RS, one connection, one after the other",
+        "structured reports to Orthanc by STOW-RS on one connection, median",
+        _orthanc,
+    ),
+}
+
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Exit code: 0 the goal holds, 1 it does not."""
+    """Exit code: 0 the goals hold, 1 they do not."""
     parser = argparse.ArgumentParser(prog="load_tests.bench.deliver", description=__doc__)
     parser.add_argument("--documents", type=int, default=500, help="a round (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
+    parser.add_argument(
+        "--way",
+        choices=WAYS,
+        action="append",
+        help="only this one; the figures of others stay in the result (all)",
+    )
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     options = parser.parse_args(words)
-    around = circumstances()
-    rounds = [measured_round(options.documents, number) for number in range(options.rounds)]
-    per_second = sorted(item["documents_per_second"] for item in rounds)[len(rounds) // 2]
-    goal = Goal(
-        "structured reports to DCMTK on one association, median",
-        per_second,
-        "documents/s",
-        _GOAL_PER_SECOND,
-        at_most=False,
-    )
-    write(options.result, around, rounds, goal)
-    show(rounds, goal)
-    return 0 if goal.holds else 1
+    found = _kept(options.result)
+    for name in options.way or list(WAYS):
+        around = circumstances()
+        rounds = [
+            measured_round(WAYS[name], options.documents, number)
+            for number in range(options.rounds)
+        ]
+        found[name] = {"what": WAYS[name].what, "measured_at": _now(), **around, "rounds": rounds}
+        show(name, rounds)
+    goals = [_goal(WAYS[name], found[name]["rounds"]) for name in WAYS if name in found]
+    write(options.result, found, goals)
+    for goal in goals:
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.0f} {goal.unit}"
+            f" (>= {goal.goal:g})"
+        )
+    return 0 if all(goal.holds for goal in goals) else 1
 
 
-def measured_round(count: int, number: int) -> dict[str, float]:
-    """A storescp of its own for each round, so that no round finds a full folder."""
+def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
+    """A receiver of its own for each round, so that no round finds a full one."""
     documents = [document(count * number + index) for index in range(count + 1)]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        StoreScp(Path(folder) / "pacs") as peer,
-        contextlib.closing(DicomClient("bench", DicomDestination(**dict(peer.settings)))) as client,
-    ):
-        client.deliver(documents.pop())  # the association is there
+    with tempfile.TemporaryDirectory() as folder, way.open(Path(folder)) as (client, held):
+        client.deliver(documents.pop())  # the connection is there
         began = time.perf_counter()
         cpu = time.process_time()
         for item in documents:
             client.deliver(item)
         seconds = time.perf_counter() - began
         spent = time.process_time() - cpu
-        assert len(list((peer.folder / "received").iterdir())) == count + 1, (
-            "not every document is there"
-        )
+        assert held() == count + 1, "not every document is there"
     return {
         "documents_per_second": count / seconds,
         "our_cpu_ms_per_document": 1000 * spent / count,
@@ -77,71 +129,53 @@ def measured_round(count: int, number: int) -> dict[str, float]:
 
 
 def document(number: int) -> Document:
-    """A Part 10 file of the size of a report. storescp stores what comes.
-
-    Nothing here depends on what it says.
-    """
+    """A Part 10 file of the size of a report; no receiver here reads its content."""
     uid = f"2.25.{10**30 + number}"
-    elements = _element(0x0008, 0x0016, b"UI", Comprehensive3DSRStorage.encode()) + _element(
-        0x0008, 0x0018, b"UI", uid.encode()
-    )
-    long = b"OB\0\0" + (_DOCUMENT_BYTES - len(elements)).to_bytes(4, "little")
-    padding = (
-        bytes.fromhex("42001100") + long + bytes(_DOCUMENT_BYTES - len(elements))
-    )  # Encapsulated Document
-    blank = Document("sr", "application/dicom", b"", str(Comprehensive3DSRStorage), uid, "2.25.1")
-    return replace(
-        blank,
-        content=bytes(128)
-        + b"DICM"
-        + bytes.fromhex("02000000")
-        + b"UL\x04\0"
-        + bytes(4)
-        + elements
-        + padding,
+    made = Dataset()
+    made.SOPClassUID = Comprehensive3DSRStorage
+    made.SOPInstanceUID = uid
+    made.StudyInstanceUID = f"{uid}.1"
+    made.SeriesInstanceUID = f"{uid}.2"
+    made.PatientID = str(number)
+    made.Modality = "SR"
+    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
+    made.ensure_file_meta()
+    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    buffer = BytesIO()
+    made.save_as(buffer, enforce_file_format=True)
+    return Document(
+        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
     )
 
 
-def _element(group: int, number: int, vr: bytes, value: bytes) -> bytes:
-    value += b"\0" * (len(value) % 2)
-    return (
-        group.to_bytes(2, "little")
-        + number.to_bytes(2, "little")
-        + vr
-        + len(value).to_bytes(2, "little")
-        + value
-    )
+def _kept(path: Path) -> dict[str, Any]:
+    """The figures of an earlier run, by way."""
+    return dict(json.loads(path.read_text(encoding="utf-8"))["ways"]) if path.exists() else {}
 
 
-def write(path: Path, around: dict[str, Any], rounds: list[dict[str, float]], goal: Goal) -> None:
-    """The figures with their circumstances."""
-    found = {
-        "what": "documents of 44 kB to storescp, one association, one after the other",
-        "measured_at": _now(),
-        **around,
-    }
+def _goal(way: Way, rounds: Sequence[Mapping[str, float]]) -> Goal:
+    per_second = sorted(item["documents_per_second"] for item in rounds)[len(rounds) // 2]
+    return Goal(way.goal, per_second, "documents/s", _GOAL_PER_SECOND, at_most=False)
+
+
+def write(path: Path, found: Mapping[str, Any], goals: Sequence[Goal]) -> None:
+    """The figures of each way with their circumstances."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        json.dumps({**found, "rounds": rounds, "goals": [goal.as_json()]}, indent=2) + "\n",
-        encoding="utf-8",
-    )
+    result = {"ways": found, "goals": [goal.as_json() for goal in goals]}
+    path.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def show(rounds: list[dict[str, float]], goal: Goal) -> None:
+def show(name: str, rounds: Sequence[Mapping[str, float]]) -> None:
     """For a person."""
     for number, item in enumerate(rounds, 1):
         print(
-            f"round {number}  {item['documents_per_second']:7.0f} documents/s "
+            f"{name} {number}  {item['documents_per_second']:7.0f} documents/s "
             f" {item['our_cpu_ms_per_document']:6.2f} ms of our CPU each"
         )
-    print(
-        f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.0f} {goal.unit} (>="
-        f" {goal.goal:g})"
-    )
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from hilum.settings import Settings, TlsClient
+from hilum.settings import DicomwebSource, HttpPeer, Settings, TlsClient
 from hilum.settings.service import Syslog
 from hilum.settings.sources import DimseSource
 
 
-def tls_clients(settings: Settings) -> Iterator[tuple[str, TlsClient | Syslog]]:
+def tls_clients(settings: Settings) -> Iterator[tuple[str, TlsClient | HttpPeer | Syslog]]:
     """Yield each section that connects by TLS, with its name."""
     for name, destination in settings.destinations.items():
         if destination.tls_client is not None:
@@ -18,7 +18,7 @@ def tls_clients(settings: Settings) -> Iterator[tuple[str, TlsClient | Syslog]]:
     for title, peer in settings.commitment.items():
         yield f"commitment.{title}", peer
     for name, source in settings.sources.items():
-        if isinstance(source, DimseSource):
+        if isinstance(source, DimseSource | DicomwebSource):
             yield f"sources.{name}", source
     yield "triton", settings.triton
     yield "audit.syslog", settings.audit.syslog

@@ -20,6 +20,7 @@ from hilum.deliver.cstore import DicomClient
 from hilum.deliver.folder import FolderClient
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.deliver.sender import SenderClient
+from hilum.deliver.stow import StowClient
 from hilum.settings import Destination
 
 __all__ = [
@@ -42,6 +43,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "dicom": DicomClient,
     "folder": FolderClient,
     "sender": SenderClient,
+    "stow": StowClient,
 }
 
 

@@ -107,6 +107,7 @@ class CircuitBreaker:
         self._probes += 1
         self._busy.clear()
         pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._probes, self._settings))
+        pause = max(pause, error.after_seconds or 0.0)  # it asks for that long (Retry-After)
         self._detail = error.detail
         self._open_until = time.monotonic() + pause
         return Retry(error.detail, after_seconds=pause, is_outage=True)

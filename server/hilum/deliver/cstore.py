@@ -9,20 +9,18 @@ import threading
 import time
 from dataclasses import replace
 from io import BytesIO
-from typing import Final
 
-from pydicom.uid import UID, ExplicitVRLittleEndian
+from pydicom.uid import ExplicitVRLittleEndian
 
-from hilum.deliver.client import Probe, SopClassRefused
+from hilum.deliver.class_ladder import ClassLadder, instead, is_of_report
+from hilum.deliver.client import Probe
 from hilum.deliver.probe import probe_receiver
 from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate, refusal
 from hilum.dicom.tls_client import tls_of
-from hilum.domain import SR, SR_CLASS_PREFERENCE, Document, SrClass
+from hilum.domain import SR, Document
 from hilum.errors import Refused
 from hilum.settings import DicomDestination
 from hilum_preprocessing.header.part10 import data_set_start
-
-_SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_CLASS_PREFERENCE)
 
 
 def peer_of(destination: DicomDestination) -> Peer:
@@ -37,11 +35,6 @@ def peer_of(destination: DicomDestination) -> Peer:
     )
 
 
-def ladder_of(destination: DicomDestination) -> tuple[SrClass, ...]:
-    """Return the SR classes that may go there, the richest first."""
-    return tuple(item for item in SR_CLASS_PREFERENCE if item.name in destination.sr_classes)
-
-
 class DicomClient:
     """The client to a PACS: one association at a time, released when idle.
 
@@ -52,7 +45,7 @@ class DicomClient:
         self._name = name
         self._destination = destination
         self._peer = peer_of(destination)
-        self._ladder = ladder_of(destination)
+        self._ladder = ClassLadder(destination)
         self._idle_seconds = destination.idle_release_seconds
         self._lock = threading.Lock()
         self._association: ScuAssociation | None = None
@@ -84,7 +77,7 @@ class DicomClient:
         allowed = self._peer.timeout_seconds
         seconds = allowed if limit_seconds is None else min(allowed, limit_seconds)
         peer = replace(self._peer, timeout_seconds=seconds)
-        return probe_receiver(self._name, peer, self._destination, self._ladder)
+        return probe_receiver(self._name, peer, self._destination, self._ladder.classes)
 
     def close(self) -> None:
         """Release the association."""
@@ -94,17 +87,11 @@ class DicomClient:
 
     def _store(self, sop_class_uid: str, outgoing: OutgoingMessage) -> None:
         association = self._established(sop_class_uid)
-        lower = next(
-            (
-                item
-                for item in self._below(sop_class_uid)
-                if association.context(item.sop_class_uid)
-            ),
-            None,
-        )
+        below = self._ladder.below(sop_class_uid)
+        lower = next((item for item in below if association.context(item.sop_class_uid)), None)
         if association.context(sop_class_uid) is None:
             raise (
-                SopClassRefused(self._instead(sop_class_uid, lower), lower)
+                instead(str(self._peer), sop_class_uid, lower)
                 if lower
                 else refusal(association, sop_class_uid)
             )
@@ -113,27 +100,7 @@ class DicomClient:
         except Refused as error:  # accepted in the negotiation, but refused (0x0122)
             if lower is None or error.reason != "sop_class_refused":
                 raise
-            raise SopClassRefused(self._instead(sop_class_uid, lower), lower) from error
-
-    def _below(self, sop_class_uid: str) -> tuple[SrClass, ...]:
-        """Return the classes that a report of this class can be turned into, the richest first.
-
-        Only classes of this destination count.
-        """
-        ladder = [item.sop_class_uid for item in SR_CLASS_PREFERENCE]
-        if sop_class_uid not in ladder:
-            return ()
-        return tuple(
-            item
-            for item in self._ladder
-            if ladder.index(item.sop_class_uid) > ladder.index(sop_class_uid)
-        )
-
-    def _instead(self, sop_class_uid: str, lower: SrClass) -> str:
-        return (
-            f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as"
-            f" {UID(lower.sop_class_uid).name}"
-        )
+            raise instead(str(self._peer), sop_class_uid, lower) from error
 
     def _established(self, sop_class_uid: str) -> ScuAssociation:
         """Return the open association if it serves this class and has not ended, else a new one."""
@@ -157,11 +124,11 @@ class DicomClient:
 
         The SR class that is accepted decides the class that is sent.
         """
-        if sop_class_uid not in _SR_CLASSES:
+        if not is_of_report(sop_class_uid):
             self._others = tuple(dict.fromkeys([*self._others, sop_class_uid]))
         reports = (
-            [item.sop_class_uid for item in self._ladder]
-            if self._takes_reports or sop_class_uid in _SR_CLASSES
+            [item.sop_class_uid for item in self._ladder.classes]
+            if self._takes_reports or is_of_report(sop_class_uid)
             else []
         )
         return (*reports, *self._others)

@@ -21,7 +21,7 @@ from hilum.deliver.client import Probe, ProbeAccepted
 from hilum.deliver.scu.association import Contexts, Peer, ScuAssociation, Unreachable, associate
 from hilum.domain import HEAT_MAP, SR, SR_CLASS_PREFERENCE, SrClass
 from hilum.errors import Refused, Retry
-from hilum.settings import ObjectDestination
+from hilum.settings import CStoreDestination
 
 _SR_CLASSES: Final = tuple(item.sop_class_uid for item in SR_CLASS_PREFERENCE)
 # Objects are sent in Explicit VR. The other syntax shows an administrator whether the class or the
@@ -31,7 +31,7 @@ _SECOND_TRY_SECONDS: Final = 0.5
 
 
 def probe_receiver(
-    name: str, peer: Peer, destination: ObjectDestination, ladder: Sequence[SrClass]
+    name: str, peer: Peer, destination: CStoreDestination, ladder: Sequence[SrClass]
 ) -> Probe:
     """Test a receiver without sending an object. Never raises; a failure is in `detail`."""
     pictures = [SecondaryCaptureImageStorage] if HEAT_MAP.key in destination.documents else []
@@ -121,7 +121,7 @@ def _echo(association: ScuAssociation) -> str:
 
 
 def _problems(
-    destination: ObjectDestination,
+    destination: CStoreDestination,
     chosen: SrClass | None,
     sendable: set[str],
     contexts: tuple[ProbeAccepted, ...],

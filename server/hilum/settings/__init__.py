@@ -8,11 +8,13 @@ Every error is reported at once.
 from hilum.settings.destinations import (
     DESTINATION_KINDS,
     AnyDestination,
+    CStoreDestination,
     Destination,
     DicomDestination,
     FolderDestination,
     ObjectDestination,
     SenderDestination,
+    StowDestination,
 )
 from hilum.settings.fields import (
     FINGERPRINT,
@@ -37,6 +39,8 @@ from hilum.settings.guard import Guard, RefusedFlag
 from hilum.settings.loading import find_file, load, restore, secrets_in
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.receive import Receive
 from hilum.settings.reference import describe
 from hilum.settings.root import Settings
@@ -62,7 +66,6 @@ from hilum.settings.sources import (
     SourceSection,
 )
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
-from hilum.settings.tls import TlsClient
 
 __all__ = [
     "DESTINATION_KINDS",
@@ -77,6 +80,7 @@ __all__ = [
     "Audit",
     "CGetSource",
     "CMoveSource",
+    "CStoreDestination",
     "CampaignLimits",
     "CertificateName",
     "CommitmentPeer",
@@ -89,6 +93,7 @@ __all__ = [
     "Guard",
     "Handling",
     "Host",
+    "HttpPeer",
     "LedgerSection",
     "Log",
     "Models",
@@ -111,6 +116,7 @@ __all__ = [
     "SopClass",
     "SourceSection",
     "Stow",
+    "StowDestination",
     "Studies",
     "Syslog",
     "TlsClient",

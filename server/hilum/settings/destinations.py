@@ -8,10 +8,11 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, orderable_kinds
+from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, DocumentKind, orderable_kinds
 from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind, OneOf
-from hilum.settings.tls import TlsClient
 
 
 def _sr_classes() -> list[str]:
@@ -23,6 +24,8 @@ class Destination(Section):
 
     has_one_place: ClassVar[bool] = True
     """False: each document decides where it goes, so one place that is away delays no other."""
+    carried: ClassVar[str] = "document"
+    """The noun for the documents of `can_carry`, for people."""
 
     kind: str
     documents: tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...] = Field(
@@ -49,13 +52,30 @@ class Destination(Section):
         """Where its documents go, for people."""
         raise NotImplementedError
 
+    @classmethod
+    def can_carry(cls, _kind: DocumentKind) -> bool:
+        """Return whether documents of a kind can go there."""
+        return True
+
+    @field_validator("documents")
+    @classmethod
+    def _can_be_carried(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        taken = [name for name in orderable_kinds() if cls.can_carry(DOCUMENT_KINDS[name])]
+        for key in value:
+            if key not in taken:
+                raise ValueError(
+                    f"a destination of this kind cannot take {key!r}, which is no"
+                    f" {cls.carried}; it takes {', '.join(taken)}"
+                )
+        return value
+
     @property
     def folder(self) -> Path | None:
         """The folder into which it writes; it must not be in the archive."""
         return None
 
     @property
-    def tls_client(self) -> TlsClient | None:
+    def tls_client(self) -> TlsClient | HttpPeer | None:
         """The settings of TLS to it; None: its kind has none."""
         return None
 
@@ -64,39 +84,24 @@ class Destination(Section):
         return self
 
 
-class ObjectDestination(TlsClient, Destination):
-    """A destination that gets DICOM objects by C-STORE."""
+class ObjectDestination(Destination):
+    """A destination that gets DICOM objects."""
 
-    calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
+    carried: ClassVar[str] = "DICOM object"
+
     sr_classes: tuple[Annotated[str, OneOf("class of reports", _sr_classes)], ...] = Field(
         tuple(item.name for item in SR_CLASS_PREFERENCE),
         min_length=1,
         description=(
-            "SOP Classes of structured reports to propose; the first in this order that the"
-            " receiver accepts is sent."
+            "SOP Classes of structured reports, in this order; the first that the receiver takes"
+            " is sent."
         ),
     )
-    timeout_seconds: float = Field(30.0, gt=0, description="limit for each message.")
-    idle_release_seconds: float = Field(
-        20.0, ge=0, description="an association unused this long is released."
-    )
 
-    @property
-    def tls_client(self) -> TlsClient:
-        """Its own."""
-        return self
-
-    @field_validator("documents")
     @classmethod
-    def _are_objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for key in value:
-            if not DOCUMENT_KINDS[key].is_dicom:
-                objects = [name for name in orderable_kinds() if DOCUMENT_KINDS[name].is_dicom]
-                raise ValueError(
-                    f"a DICOM destination cannot take {key!r}, which is no DICOM object; it takes"
-                    f" {', '.join(objects)}"
-                )
-        return value
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """DICOM objects alone."""
+        return kind.is_dicom
 
     @field_validator("sr_classes")
     @classmethod
@@ -107,14 +112,29 @@ class ObjectDestination(TlsClient, Destination):
         return value
 
 
-class DicomDestination(ObjectDestination):
+class CStoreDestination(TlsClient, ObjectDestination):
+    """A destination that gets DICOM objects by C-STORE."""
+
+    calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
+    timeout_seconds: float = Field(30.0, gt=0, description="limit for each message.")
+    idle_release_seconds: float = Field(
+        20.0, ge=0, description="an association unused this long is released."
+    )
+
+    @property
+    def tls_client(self) -> TlsClient:
+        """Its own."""
+        return self
+
+
+class DicomDestination(CStoreDestination):
     """C-STORE to one receiver."""
 
     kind: Literal["dicom"] = Field(
         "dicom",
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
-            " C-STORE back to the study's sender."
+            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -144,7 +164,7 @@ class FolderDestination(Destination):
         return self.path
 
 
-class SenderDestination(ObjectDestination):
+class SenderDestination(CStoreDestination):
     """C-STORE back to the sender of each study."""
 
     has_one_place: ClassVar[bool] = False
@@ -167,14 +187,35 @@ class SenderDestination(ObjectDestination):
         """Return the sender as a receiver; None: the settings name no port for it."""
         if not host or ae_title not in self.ports:
             return None
-        given = {name: getattr(self, name) for name in ObjectDestination.model_fields}
+        given = {name: getattr(self, name) for name in CStoreDestination.model_fields}
         place = {"kind": "dicom", "host": host, "port": self.ports[ae_title], "ae_title": ae_title}
         return DicomDestination.model_construct(**{**given, **place})
+
+
+class StowDestination(HttpPeer, ObjectDestination):
+    """STOW-RS to one server."""
+
+    kind: Literal["stow"] = "stow"
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="root of the service, such as https://pacs.example.org/dicom-web.",
+    )
+
+    @property
+    def address(self) -> str:
+        """The URL."""
+        return self.url
+
+    @property
+    def tls_client(self) -> HttpPeer:
+        """Its own."""
+        return self
 
 
 DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "dicom": DicomDestination,
     "folder": FolderDestination,
     "sender": SenderDestination,
+    "stow": StowDestination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

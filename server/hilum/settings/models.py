@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from hilum.settings.fields import GrpcAddress, Section, printable_token
-from hilum.settings.tls import TlsClient
+from hilum.settings.peers.tls import TlsClient
 
 
 class Models(Section):

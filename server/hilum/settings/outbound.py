@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hilum.dicom.text import Named, Paragraph
 from hilum.settings.fields import Host, OptionalAeTitle, Port, Section
-from hilum.settings.tls import TlsClient
+from hilum.settings.peers.tls import TlsClient
 
 
 class Report(Section):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from hilum.settings.fields import AeTitle, Host, Port, Section
 from hilum.settings.hours import Hours
+from hilum.settings.peers.http import HttpPeer
+from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind
-from hilum.settings.tls import TlsClient
 
 
 def _time_zone(value: str) -> str:
@@ -147,7 +147,7 @@ class CGetSource(DimseSource):
     kind: Literal["c-get"] = "c-get"
 
 
-class DicomwebSource(SourceSection):
+class DicomwebSource(HttpPeer, SourceSection):
     """QIDO-RS and WADO-RS."""
 
     kind: Literal["dicomweb"] = "dicomweb"
@@ -155,42 +155,11 @@ class DicomwebSource(SourceSection):
         pattern=r"^https?://[^\s@?#]+$",
         description="Root of the service, such as https://pacs.example.org/dicom-web.",
     )
-    user: str = Field("", description="User of basic authentication.")
-    password_file: Path | None = Field(None, description="File with the password of `user`.")
-    token_file: Path | None = Field(None, description="File with a bearer token.")
-    oauth_url: str = Field(
-        "",
-        pattern=r"^(https?://[^\s@?#]+)?$",
-        description="Token endpoint of OAuth 2 client credentials (RFC 6749 4.4).",
-    )
-    oauth_client_id: str = Field("", description="The client's name there.")
-    oauth_secret_file: Path | None = Field(None, description="File with the client's secret.")
-    oauth_scope: str = Field("", description="Scope to ask for; empty: none.")
-    ca_file: Path | None = Field(
-        None, description="PEM file of the authority of its certificate; none: the system's."
-    )
-    allow_unencrypted: bool = Field(
-        default=False,
-        description="Secrets may go to an http:// address that is not this machine.",
-    )
 
     @property
     def address(self) -> str:
         """The URL."""
         return self.url
-
-    @model_validator(mode="after")
-    def _one_way_in(self) -> Self:
-        ways = [bool(self.user), self.token_file is not None, bool(self.oauth_url)]
-        if sum(ways) > 1:
-            raise ValueError("give one of user, token_file and oauth_url")
-        if bool(self.user) != (self.password_file is not None):
-            raise ValueError("user and password_file belong together; give both or none")
-        if bool(self.oauth_url) != (
-            bool(self.oauth_client_id) and self.oauth_secret_file is not None
-        ):
-            raise ValueError("oauth_url, oauth_client_id and oauth_secret_file belong together")
-        return self
 
 
 class CampaignLimits(Section):

@@ -25,7 +25,8 @@ from hilum.supervisor.checks.peers import peers
 from hilum.withheld_reports import Subject, cause_of
 from testing.phantoms.phantom import make_study
 from tests.support.ledger.dispatching import InThisProcess
-from tests.support.peers.peers import StoreScp, free_port
+from tests.support.peers.archives import orthanc_archive, require_dicomweb
+from tests.support.peers.peers import Orthanc, StoreScp, free_port
 from tests.support.reports.results import CONTEXT, LEASE, make_release, report_of
 from tests.support.server.api_client import open_rig
 
@@ -108,6 +109,43 @@ def _down(place: Callable[[int], tuple[dict[str, Any], str]]) -> Receiver:
     return Receiver(section, list, address)
 
 
+def _by_url(port: int) -> dict[str, Any]:
+    return {"kind": "stow", "url": f"http://127.0.0.1:{port}/dicom-web", "timeout_seconds": 5.0}
+
+
+def _uids_of(orthanc: Orthanc) -> list[str]:
+    return [
+        orthanc.get(f"/instances/{identifier}/simplified-tags")["SOPInstanceUID"]
+        for identifier in orthanc.instances()
+    ]
+
+
+@contextlib.contextmanager
+def _dicomweb(**settings: Any) -> Iterator[Receiver]:
+    require_dicomweb()
+    with orthanc_archive(dicomweb=True, **settings) as orthanc:
+        section = _by_url(orthanc.http_port)
+        yield Receiver(section, lambda: _uids_of(orthanc), section["url"])
+
+
+@contextlib.contextmanager
+def _forbidding_dicomweb(folder: Path, _document: Document) -> Iterator[Receiver]:
+    """An Orthanc that answers queries and forbids to store."""
+    script = folder / "forbid.lua"
+    script.write_text(
+        "function IncomingHttpRequestFilter(method, uri, ip, username, httpHeaders)\n"
+        '  return method ~= "POST"\nend\n',
+        encoding="ascii",
+    )
+    with _dicomweb(LuaScripts=[str(script)]) as receiver:
+        yield receiver
+
+
+def _no_dicomweb(_path: Path) -> Receiver:
+    section = _by_url(free_port())
+    return Receiver(section, list, section["url"])
+
+
 RECEIVERS: Mapping[str, Kind] = {
     "dicom": Kind(
         lambda _: _peer(_by_address),
@@ -125,6 +163,7 @@ RECEIVERS: Mapping[str, Kind] = {
         lambda _: _down(_by_sender),
         probe_knows=False,
     ),
+    "stow": Kind(lambda _: _dicomweb(), _forbidding_dicomweb, _no_dicomweb),
 }
 every_kind = pytest.mark.parametrize("kind", list(DESTINATION_KINDS))
 

@@ -23,8 +23,9 @@ from tests.support.peers.archives import (
     archived_series,
     contents_of,
     orthanc_archive,
+    require_dicomweb,
 )
-from tests.support.peers.peers import Orthanc, missing
+from tests.support.peers.peers import Orthanc
 from tests.support.retrieve.kept_objects import KeptObjects
 from tests.support.retrieve.sources import web_client
 
@@ -48,8 +49,7 @@ def fill(orthanc: Orthanc) -> None:
 
 
 def with_plugin(orthanc: Orthanc) -> Orthanc:
-    if not Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so").exists():
-        missing("libOrthancDicomWeb.so is not installed (Debian package orthanc-dicomweb)")
+    require_dicomweb()
     return orthanc
 
 

@@ -14,8 +14,9 @@ import pydicom
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
+from testing.peers import DICOMWEB_PLUGIN
 from tests.support.objects.radiograph import radiograph
-from tests.support.peers.peers import Orthanc, Peer, free_port, require_program
+from tests.support.peers.peers import Orthanc, Peer, free_port, missing, require_program
 
 ARCHIVE_TITLE: Final = "ARCHIVE"
 CALLING_TITLE: Final = "HILUM"
@@ -56,6 +57,12 @@ def orthanc_archive(
     if not dicomweb:
         configuration["Plugins"] = []
     return Orthanc(ARCHIVE_TITLE, **{**configuration, **settings})
+
+
+def require_dicomweb() -> None:
+    """Skip the test where Orthanc's DICOMweb plug-in is not installed; fail it when CI=true."""
+    if not DICOMWEB_PLUGIN.exists():
+        missing("libOrthancDicomWeb.so is not installed (Debian package orthanc-dicomweb)")
 
 
 class DcmQrScp(Peer):

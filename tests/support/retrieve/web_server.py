@@ -34,10 +34,14 @@ class Received:
 
 @dataclass(frozen=True)
 class Reply:
-    """The bytes of an answer. `hold`: then silence, until the event; else the connection closes."""
+    """The bytes of an answer. `hold`: then silence, until the event; else the connection closes.
+
+    `keep`: the connection stays open for the next request.
+    """
 
     raw: bytes
     hold: threading.Event | None = None
+    keep: bool = False
 
 
 Script = Callable[[Received], Reply]
@@ -131,9 +135,9 @@ class WebServer:
                 self.wfile.flush()
                 if answer.hold is not None:
                     answer.hold.wait(60)
-                self.close_connection = True
+                self.close_connection = not answer.keep
 
-            do_GET = do_POST = do_HEAD = _answer  # noqa: N815 - names of the library
+            do_GET = do_POST = do_HEAD = do_OPTIONS = _answer  # noqa: N815 - names of the library
 
             def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - its name
                 """Print nothing."""

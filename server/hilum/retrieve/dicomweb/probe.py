@@ -7,13 +7,13 @@ from typing import Final
 
 import httpx
 
-from hilum.retrieve.dicomweb.limits import TimeLimit
 from hilum.retrieve.dicomweb.retrieval import AS_STORED
 from hilum.retrieve.dicomweb.search import PAGE, Search
 from hilum.retrieve.dicomweb.search_page import Page
 from hilum.retrieve.dicomweb.session import WebRequest, WebSession
 from hilum.retrieve.source import Level, ProbeLine, Query, SourceError
 from hilum.settings import DicomwebSource
+from hilum.web.limits import TimeLimit
 
 # No equipment has it, so a server that honours the key finds nothing.
 _NO_MODALITY: Final = "ZZ"

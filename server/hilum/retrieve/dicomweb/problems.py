@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import ssl
-from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 import httpx
 import orjson
 
 from hilum.retrieve.source import SourceError
+from hilum.web.answers import retry_after
+from hilum.web.problems import HttpError
 
 _LONGEST_WORD: Final = 200
 _NOT_SHOWN: Final = re.compile(r"[^\x20-\x7e]+|\s+")
@@ -23,6 +21,12 @@ _MEMBERS: Final = ("Details", "detail", "message", "Message", "errorMessage", "t
 
 class SilentSource(SourceError):
     """No byte came for the time of a message. It may be this series alone, so it is no outage."""
+
+
+def source_error(error: HttpError) -> SourceError:
+    """Return the error of a request as one of the source."""
+    kind = SilentSource if error.is_silent else SourceError
+    return kind(error.detail, is_outage=error.is_outage, is_final=error.is_final)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,37 +65,17 @@ _MEANINGS: Final = {
 _UNEXPECTED: Final = _Meaning("its own log has the reason")
 
 
-def status_problem(
-    response: httpx.Response, word: str = "", now: Callable[[], datetime] | None = None
-) -> SourceError:
+def status_problem(response: httpx.Response, word: str = "") -> SourceError:
     """Return the error for a status that is no success. `word`: the server's own text."""
     status = response.status_code
     meaning = _MEANINGS.get(status, _UNEXPECTED)
     text = f"HTTP {status}: {meaning.advice}"
     if word:
         text += f" (it says: {word})"
-    seconds = retry_after(response, now or _now)
+    seconds = retry_after(response)
     if meaning.is_outage and seconds is not None:
         text += f"; it asks to come back in {seconds:.0f} s"
     return SourceError(text, is_outage=meaning.is_outage, is_final=meaning.is_final)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
-def retry_after(response: httpx.Response, now: Callable[[], datetime]) -> float | None:
-    """Return the seconds of Retry-After, which is a number or a date (RFC 9110 10.2.3)."""
-    value = response.headers.get("retry-after", "").strip()
-    if re.fullmatch(r"\d{1,9}", value):
-        return float(value)
-    try:
-        until = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    if until.tzinfo is None:
-        until = until.replace(tzinfo=UTC)
-    return max(0.0, (until - now()).total_seconds())
 
 
 def server_word(content: bytes, media_type: str) -> str:
@@ -113,45 +97,3 @@ def _json_word(content: bytes) -> str:
         return ""
     texts = (document.get(name) for name in _MEMBERS)
     return next((text for text in texts if isinstance(text, str) and text), "")
-
-
-def transport_problem(error: httpx.HTTPError, *, has_begun: bool) -> SourceError:
-    """Return the error for a connection that failed. `has_begun`: within a body."""
-    if isinstance(error, httpx.ConnectTimeout):
-        return _unreachable("no connection within timeout_seconds")
-    if isinstance(error, httpx.ConnectError | httpx.ProxyError):
-        return _not_connected(error)
-    if isinstance(error, httpx.TimeoutException):
-        return SilentSource("it was silent for timeout_seconds of this source")
-    if isinstance(error, httpx.UnsupportedProtocol):
-        return SourceError("`url` must begin with http:// or https://", is_final=True)
-    if has_begun:
-        return SourceError("the connection ended before the body did")
-    return SourceError("the connection ended before the answer, twice; its log may say why")
-
-
-def _not_connected(error: httpx.HTTPError) -> SourceError:
-    cause = _tls_cause(error)
-    if cause is None:
-        return _unreachable("no connection")
-    return SourceError(
-        f"TLS failed: {cause}; give ca_file of this source, or have its certificate renewed",
-        is_outage=True,
-        is_final=True,
-    )
-
-
-def _unreachable(text: str) -> SourceError:
-    return SourceError(f"{text}: check `url`, the firewall, and that it runs", is_outage=True)
-
-
-def _tls_cause(error: BaseException) -> str | None:
-    """Return OpenSSL's reason, from the chain of causes; None: it is not about TLS."""
-    found: BaseException | None = error
-    while found is not None:
-        if isinstance(found, ssl.SSLCertVerificationError):
-            return found.verify_message
-        if isinstance(found, ssl.SSLError):
-            return (found.reason or "no reason given").lower().replace("_", " ")
-        found = found.__cause__ or found.__context__
-    return None

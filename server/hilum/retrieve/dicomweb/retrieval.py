@@ -11,8 +11,6 @@ from typing import Final
 import httpx
 import structlog
 
-from hilum.retrieve.dicomweb.body import pieces
-from hilum.retrieve.dicomweb.limits import TIMED_OUT, TimeLimit
 from hilum.retrieve.dicomweb.multipart import (
     PART_BYTES,
     MultipartError,
@@ -29,6 +27,8 @@ from hilum.retrieve.source import (
     ObjectStore,
     SourceError,
 )
+from hilum.web.body import pieces
+from hilum.web.limits import TIMED_OUT, TimeLimit
 
 _LOG: Final = structlog.get_logger()
 AS_STORED: Final = 'multipart/related; type="application/dicom"; transfer-syntax=*'

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from hilum.retrieve.dicomweb.limits import TimeLimit
 from hilum.retrieve.dicomweb.search_page import Page, page_of
 from hilum.retrieve.dicomweb.search_request import PARENT, parents_of, search_request, uid_of
 from hilum.retrieve.dicomweb.session import WebSession
 from hilum.retrieve.source import Answer, Answers, Level, Query, SourceError
 from hilum.settings import DicomwebSource
+from hilum.web.limits import TimeLimit
 
 PAGE: Final = 100
 """Answers of one request; Azure refuses more than 200."""

@@ -10,9 +10,9 @@ from typing import Final
 import httpx
 from pydicom.datadict import tag_for_keyword
 
-from hilum.retrieve.dicomweb.body import bounded
 from hilum.retrieve.dicomweb.dicom_json import DicomJsonError, answers
 from hilum.retrieve.source import Answer, Query, SourceError
+from hilum.web.body import bounded
 
 _BODY_BYTES: Final = 64 << 20
 _WARNING: Final = re.compile(r"299\b")

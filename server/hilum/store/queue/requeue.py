@@ -30,6 +30,8 @@ _OF_DELIVERIES: Final = (
     "data_set_refused",
     "not_authorised",
     "operation_refused",
+    "address_refused",
+    "document_refused",
     "not_a_dicom_object",
     "file_exists",
     "class_ladder",

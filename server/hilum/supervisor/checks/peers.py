@@ -15,15 +15,16 @@ from typing import Final
 from hilum.deliver import probe_destination
 from hilum.dicom.own_certificate import all_expire_at, crls_expire_at, expires_at, key_problem
 from hilum.errors import Retry
-from hilum.settings import CommitmentPeer, Destination, Settings, TlsClient
+from hilum.settings import CommitmentPeer, Destination, HttpPeer, Settings, TlsClient
 from hilum.settings.service import Syslog
 from hilum.store.queries.views import LedgerViews
-from hilum.supervisor.checks.check import Check, accepts, unless_refused
+from hilum.supervisor.checks.check import AS_SERVER, Check, accepts, unless_refused
 
 _ANSWER_SECONDS: Final = 10.0  # for each message: a person waits
 _AT_ONCE: Final = 16
 _DAY_SECONDS: Final = 86400.0
 _RENEW_DAYS: Final = 30  # as in the alert HilumCertificateExpires
+_SECRETS: Final = ("password_file", "token_file", "oauth_secret_file")
 
 
 def peers(settings: Settings) -> Iterator[Check]:
@@ -53,7 +54,10 @@ def _destination(name: str, destination: Destination) -> Iterator[Check]:
     where = f"{found.address}: "
     detail = found.detail if found.detail.startswith(where) else where + found.detail
     yield Check(title, found.is_ok, detail, found.advice)
-    if (peer := destination.tls_client) is not None:
+    peer = destination.tls_client
+    if isinstance(peer, HttpPeer):
+        yield from secret_files(title, f"destinations.{name}", peer)
+    if peer is not None:
         yield from tls_files(title, f"destinations.{name}", peer)
 
 
@@ -71,7 +75,23 @@ def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     yield from tls_files(f"commitment {title}", f"commitment.{title}", peer)
 
 
-def tls_files(title: str, section: str, peer: TlsClient | Syslog) -> Iterator[Check]:
+def secret_files(title: str, section: str, peer: HttpPeer) -> Iterator[Check]:
+    """Check that each file of a secret can be read."""
+    for key in _SECRETS:
+        path: Path | None = getattr(peer, key)
+        if path is None:
+            continue
+        try:
+            with path.open("rb"):
+                problem = ""
+        except OSError as error:
+            problem = error.strerror or type(error).__name__
+        advice = f"{AS_SERVER}, make it readable for this user, or set {section}.{key}."
+        detail = f"{key}: {path} {f'cannot be read: {problem}' if problem else 'can be read'}"
+        yield Check(title, not problem, detail, advice)
+
+
+def tls_files(title: str, section: str, peer: TlsClient | HttpPeer | Syslog) -> Iterator[Check]:
     """Check when the certificates of a TLS client expire, and whether its key fits."""
     if peer.certificate_file is not None:
         setting = f"{section}.certificate_file"

@@ -16,14 +16,13 @@ from hilum.settings.sources import DimseSource
 from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.queries.campaigns import CampaignProgress
 from hilum.store.queries.views import LedgerViews
-from hilum.supervisor.checks.check import AS_SERVER, Check, accepts, unless_refused
-from hilum.supervisor.checks.peers import tls_files
+from hilum.supervisor.checks.check import Check, accepts, unless_refused
+from hilum.supervisor.checks.peers import secret_files, tls_files
 
 _HOUR_SECONDS: Final = 3600.0
 # As in the alert HilumCampaignDead.
 _LEAST_ENDED: Final = 100
 _DEAD_SHARE: Final = 0.01
-_SECRETS: Final = ("password_file", "token_file", "oauth_secret_file")
 _HTTPS_PORT: Final = 443
 _HTTP_PORT: Final = 80
 
@@ -45,8 +44,9 @@ def _source(name: str, section: SourceSection) -> Iterator[Check]:
     place = _place(section)
     is_there = place is not None and accepts(*place)
     yield Check(title, is_there, detail, advice)
-    yield from _secrets(name, section)
-    if isinstance(section, DimseSource):
+    if isinstance(section, DicomwebSource):
+        yield from secret_files(title, f"sources.{name}", section)
+    if isinstance(section, DimseSource | DicomwebSource):
         yield from tls_files(title, f"sources.{name}", section)
 
 
@@ -59,21 +59,6 @@ def _place(section: SourceSection) -> tuple[str, int] | None:
     url = urlsplit(section.url)
     port = _HTTPS_PORT if url.scheme == "https" else _HTTP_PORT
     return url.hostname or "", url.port or port
-
-
-def _secrets(name: str, section: SourceSection) -> Iterator[Check]:
-    for key in _SECRETS:
-        path = getattr(section, key, None)
-        if path is None:
-            continue
-        try:
-            with path.open("rb"):
-                problem = ""
-        except OSError as error:
-            problem = error.strerror or type(error).__name__
-        advice = f"{AS_SERVER}, make it readable for this user, or set sources.{name}.{key}."
-        detail = f"{key}: {path} {f'cannot be read: {problem}' if problem else 'can be read'}"
-        yield Check(f"source {name}", not problem, detail, advice)
 
 
 def campaigns(settings: Settings) -> Iterator[Check]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import httpx
 
-from hilum.retrieve.source import SourceError
+from hilum.web.problems import HttpError
 
 
 def pieces(response: httpx.Response) -> Iterator[bytes]:
@@ -16,7 +16,7 @@ def pieces(response: httpx.Response) -> Iterator[bytes]:
     """
     coding = response.headers.get("content-encoding", "identity").strip().lower()
     if coding not in {"", "identity"}:
-        raise SourceError(
+        raise HttpError(
             "it compresses its answer, although we ask it not to; turn compression off for our"
             " address in the server or its proxy",
             is_final=True,
@@ -25,12 +25,12 @@ def pieces(response: httpx.Response) -> Iterator[bytes]:
 
 
 def bounded(response: httpx.Response, maximum_bytes: int) -> bytes:
-    """Return a body. Raises SourceError for a larger one."""
+    """Return a body. Raises HttpError for a larger one."""
     content = bytearray()
     for piece in pieces(response):
         content += piece
         if len(content) > maximum_bytes:
-            raise SourceError(f"its answer is longer than {maximum_bytes} bytes")
+            raise HttpError(f"its answer is longer than {maximum_bytes} bytes")
     return bytes(content)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hilum.retrieve.source import SourceError
+from hilum.web.problems import HttpError
 
 TIMED_OUT: Final = "timed out"
 """The status of a request that was not done in its time."""
@@ -16,10 +16,19 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class TimeLimit:
-    """A number of seconds from now, and perhaps an event that ends the request sooner."""
+    """A number of seconds from now, and perhaps an event that ends the request sooner.
 
-    def __init__(self, seconds: float, stop: threading.Event | None = None) -> None:
+    `setting`: the setting that people change for it.
+    """
+
+    def __init__(
+        self,
+        seconds: float,
+        stop: threading.Event | None = None,
+        setting: str = "request_seconds",
+    ) -> None:
         self.seconds = seconds
+        self._setting = setting
         self._deadline = time.monotonic() + seconds
         self._stop = stop
 
@@ -45,14 +54,21 @@ class TimeLimit:
         """Seconds until its end; never 0, because that would be no limit to some calls."""
         return max(0.001, self._deadline - time.monotonic())
 
-    def check(self) -> None:
-        """Raise SourceError when it is over."""
+    def problem(self) -> HttpError | None:
+        """Return the error when it is over; None: it is not."""
         if self.is_stopped:
-            raise SourceError("Hilum stopped the request")
+            return HttpError("Hilum stopped the request")
         if self.is_over:
-            raise SourceError(
-                f"the request was not done within its {self.seconds:g} s (request_seconds)"
+            return HttpError(
+                f"the request was not done within its {self.seconds:g} s ({self._setting})"
             )
+        return None
+
+    def check(self) -> None:
+        """Raise HttpError when it is over."""
+        problem = self.problem()
+        if problem is not None:
+            raise problem
 
     @contextmanager
     def watch(self, interrupt: Callable[[], None]) -> Iterator[None]:

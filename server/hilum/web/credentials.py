@@ -17,10 +17,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 import orjson
 
-from hilum.retrieve.dicomweb.body import bounded
-from hilum.retrieve.dicomweb.problems import transport_problem
-from hilum.retrieve.source import SourceError
-from hilum.settings import DicomwebSource
+from hilum.settings import HttpPeer
+from hilum.web.body import bounded
+from hilum.web.problems import HttpError, transport_problem
 
 _SECRET_BYTES: Final = 64 << 10
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
@@ -33,8 +32,8 @@ OpenClient = Callable[[str], httpx.Client]
 """Returns a client for the host of a URL."""
 
 
-class SourceCredentials(Protocol):
-    """Makes the Authorization header. Errors: SourceError."""
+class HttpCredentials(Protocol):
+    """Makes the Authorization header. Errors: HttpError."""
 
     def header(self) -> str:
         """Return its value for the next request; empty: none."""
@@ -44,10 +43,10 @@ class SourceCredentials(Protocol):
 
 
 def credentials_of(
-    settings: DicomwebSource,
+    settings: HttpPeer,
     open_client: OpenClient,
     clock: Callable[[], float] = time.monotonic,
-) -> SourceCredentials:
+) -> HttpCredentials:
     """Return the credentials that the settings name."""
     if settings.oauth_url:
         return ClientCredentials(settings, open_client, clock)
@@ -60,7 +59,7 @@ def credentials_of(
 
 
 class NoCredentials:
-    """For a source that asks for none."""
+    """For a server that asks for none."""
 
     def header(self) -> str:
         """Return nothing."""
@@ -74,16 +73,14 @@ class NoCredentials:
 class FileCredentials:
     """A password or a token in a file, which is read for each request: it may change."""
 
-    def __init__(
-        self, settings: DicomwebSource, file: Path, header_of: Callable[[str], str]
-    ) -> None:
+    def __init__(self, settings: HttpPeer, file: Path, header_of: Callable[[str], str]) -> None:
         self._settings = settings
         self._file = file
         self._header_of = header_of
         self._last = ""
 
     def header(self) -> str:
-        """See `SourceCredentials`."""
+        """See `HttpCredentials`."""
         require_secrecy(self._settings, self._settings.url)
         self._last = self._header_of(read_secret(self._file))
         return self._last
@@ -101,7 +98,7 @@ class ClientCredentials:
     """
 
     def __init__(
-        self, settings: DicomwebSource, open_client: OpenClient, clock: Callable[[], float]
+        self, settings: HttpPeer, open_client: OpenClient, clock: Callable[[], float]
     ) -> None:
         self._settings = settings
         self._open_client = open_client
@@ -111,11 +108,11 @@ class ClientCredentials:
         self._ends_at = 0.0
 
     def header(self) -> str:
-        """See `SourceCredentials`. A token that still lives outlasts an outage of its server."""
+        """See `HttpCredentials`. A token that still lives outlasts an outage of its server."""
         if not self._token or self._clock() >= self._renew_at:
             try:
                 self._fetch()
-            except SourceError:
+            except HttpError:
                 if not self._token or self._clock() >= self._ends_at:
                     raise
         return _bearer(self._token)
@@ -194,7 +191,7 @@ def _life(answer: dict[str, Any]) -> float:
     return float(life)
 
 
-def _refused(status: int, answer: object) -> SourceError:
+def _refused(status: int, answer: object) -> HttpError:
     """Return the error for a status that is no success. The server's own text is not shown."""
     code = answer.get("error") if isinstance(answer, dict) else None
     if status in _REFUSALS and isinstance(code, str):
@@ -206,13 +203,13 @@ def _refused(status: int, answer: object) -> SourceError:
     return _oauth(f"HTTP {status}; check oauth_url, and its own log for the reason")
 
 
-def _oauth(text: str, *, is_final: bool = False) -> SourceError:
-    """Return an error of the token endpoint: without a token every series fails alike."""
-    return SourceError(f"the token endpoint: {text}", is_outage=True, is_final=is_final)
+def _oauth(text: str, *, is_final: bool = False) -> HttpError:
+    """Return an error of the token endpoint: without a token every request fails alike."""
+    return HttpError(f"the token endpoint: {text}", is_outage=True, is_final=is_final)
 
 
 def read_secret(file: Path) -> str:
-    """Return a file's text without its line end. Raises SourceError; its text is not shown."""
+    """Return a file's text without its line end. Raises HttpError; its text is not shown."""
     try:
         with file.open("rb") as opened:
             content = opened.read(_SECRET_BYTES + 1)
@@ -227,8 +224,8 @@ def read_secret(file: Path) -> str:
     return text
 
 
-def _unusable(file: Path, text: str) -> SourceError:
-    return SourceError(f"{file} {text}; correct it", is_outage=True, is_final=True)
+def _unusable(file: Path, text: str) -> HttpError:
+    return HttpError(f"{file} {text}; correct it", is_outage=True, is_final=True)
 
 
 def _basic(user: str, password: str) -> str:
@@ -239,7 +236,7 @@ def _basic(user: str, password: str) -> str:
 def _bearer(token: str) -> str:
     """RFC 6750 2.1."""
     if _VISIBLE.fullmatch(token) is None:
-        raise SourceError(
+        raise HttpError(
             "the bearer token holds blanks or control characters; give the token alone",
             is_outage=True,
             is_final=True,
@@ -247,14 +244,14 @@ def _bearer(token: str) -> str:
     return f"Bearer {token}"
 
 
-def require_secrecy(settings: DicomwebSource, url: str) -> None:
-    """Raise SourceError if secrets would go to another machine unencrypted."""
+def require_secrecy(settings: HttpPeer, url: str) -> None:
+    """Raise HttpError if secrets would go to another machine unencrypted."""
     parts = urlsplit(url)
     if parts.scheme == "https" or settings.allow_unencrypted or _is_loopback(parts.hostname or ""):
         return
-    raise SourceError(
+    raise HttpError(
         f"secrets are not sent to {parts.hostname} over http://; use https://, or set"
-        " allow_unencrypted = true for this source",
+        " allow_unencrypted = true there",
         is_outage=True,
         is_final=True,
     )

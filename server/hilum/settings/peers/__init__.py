@@ -1,0 +1,1 @@
+"""Settings of systems that Hilum connects to."""

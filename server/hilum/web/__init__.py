@@ -1,0 +1,1 @@
+"""Requests by HTTP to another system: credentials, TLS, limits, and errors with advice."""
