@@ -17,6 +17,7 @@ from hilum.deliver.client import (
     UnknownOutcome,
 )
 from hilum.deliver.cstore import DicomClient
+from hilum.deliver.fhir import FhirClient
 from hilum.deliver.folder import FolderClient
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.deliver.sender import SenderClient
@@ -44,6 +45,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "folder": FolderClient,
     "sender": SenderClient,
     "stow": StowClient,
+    "fhir": FhirClient,
 }
 
 

@@ -41,6 +41,7 @@ from hilum.domain.dicom import (
 )
 from hilum.domain.documents import (
     DOCUMENT_KINDS,
+    FHIR,
     HEAT_MAP,
     JSON,
     SR,
@@ -117,6 +118,7 @@ __all__ = [
     "CAMPAIGN_AE_TITLE",
     "DOCUMENT_KINDS",
     "ENDED_SERIES",
+    "FHIR",
     "FILES",
     "HEAT_MAP",
     "IMAGE_SOP_CLASSES",

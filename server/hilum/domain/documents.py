@@ -33,7 +33,8 @@ class DocumentKind:
     of its files. `names_patient`: erasure reads its content to find the results of a patient; all
     documents of a result are erased together, and one of them names the patient. `caption`: the
     words of pages under a picture; empty: it is no picture. `origin`: the kind that it is derived
-    from.
+    from. `says_findings`: on a study that was not analysed it is sent only where a destination asks
+    for that, or where an earlier one may be.
     """
 
     key: str
@@ -44,6 +45,7 @@ class DocumentKind:
     names_patient: bool = False
     caption: str = ""
     origin: str = ""
+    says_findings: bool = False
 
     @property
     def is_dicom(self) -> bool:
@@ -75,6 +77,10 @@ HEAT_MAP: Final = DocumentKind(
     "dcm",
     caption="where the model looked, at its own coarse resolution",
 )
+# It names the patient, too, and the JSON of the same result is read instead.
+FHIR: Final = DocumentKind(
+    "fhir", "FHIR Bundle", "application/fhir+json", "fhir", says_findings=True
+)
 _DERIVED: Final = tuple(
     DocumentKind(
         item.kind,
@@ -89,7 +95,7 @@ _DERIVED: Final = tuple(
 )
 
 DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
-    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP)
+    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP, FHIR)
 }
 
 

@@ -191,6 +191,7 @@ class ReportHandler:
             site_name=settings.site.name,
             software_version=__version__,
             installation_serial=ledger.serial,
+            patient_id_system=settings.report.patient_id_system,
         )
         self._builder = ReportBuilder(pool, context)
         # Old studies that a campaign reads and delivers are a series of their own in the PACS.
@@ -300,11 +301,10 @@ class ReportHandler:
         if not has_earlier and (is_kept_here or name not in handling.destinations):
             return False
         destination = self._settings.destinations[name]
-        is_silent = (
-            DOCUMENT_KINDS[kind].made is Made.WITH_FINDINGS
-            and not _has_findings(job)
-            and not destination.report_not_analysed
-            and name not in job.delivered_reports
+        is_silent = not (
+            _has_findings(job)
+            or destination.report_not_analysed
+            or _may_hold_numbers(DOCUMENT_KINDS[kind], name, job)
         )
         return kind in destination.documents and not is_silent
 
@@ -347,6 +347,17 @@ def _warn_of_withheld(document: Document, job: ReportJob, causes: Mapping[str, C
 
 def _has_findings(job: ReportJob) -> bool:
     return job.result.outcome is not Outcome.NOT_ANALYSED
+
+
+def _may_hold_numbers(kind: DocumentKind, name: str, job: ReportJob) -> bool:
+    """Return whether a study that was not analysed needs this document, unasked.
+
+    It does where an earlier one may be, whose numbers are no longer valid; and if the document is
+    not about findings.
+    """
+    if kind.made is Made.WITH_FINDINGS:
+        return name in job.delivered_reports
+    return not kind.says_findings or kind.key in job.predecessors
 
 
 class DeliverHandler:

@@ -11,6 +11,7 @@ from typing import Final
 
 from hilum.domain import (
     DOCUMENT_KINDS,
+    FHIR,
     JSON,
     SR,
     Document,
@@ -23,6 +24,7 @@ from hilum.domain import (
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
+from hilum.report.fhir.bundle import fhir_bundle
 from hilum.report.json_report import json_report, json_schema
 from hilum.report.sources import Extracts
 from hilum.report.sr.class_preference import derive
@@ -60,6 +62,7 @@ REPORTS: Final[
 ] = {
     SR.key: structured_report,
     JSON.key: json_report,
+    FHIR.key: fhir_bundle,
 }
 
 
@@ -91,8 +94,8 @@ def build_documents(
             built.append(REPORTS[kind](job, release, context, heat_map, extracts, template))
         except NotAnalysed:
             # A report names a patient and an image; a study without a readable image has neither.
-            is_for_findings = DOCUMENT_KINDS[kind].made is Made.WITH_FINDINGS
-            if not is_for_findings or job.result.outcome is not Outcome.NOT_ANALYSED:
+            is_always_made = DOCUMENT_KINDS[kind].made is Made.ALWAYS
+            if is_always_made or job.result.outcome is not Outcome.NOT_ANALYSED:
                 raise
     return built
 

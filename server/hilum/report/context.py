@@ -14,7 +14,8 @@ class ReportContext:
     """Picklable, because reports are built in other processes.
 
     `installation_serial` names this installation, not the product. `series_title`: the first words
-    of the SR's Series Description.
+    of the SR's Series Description. `patient_id_system`: the namespace of Patient IDs as a URI,
+    where an image names no issuer; empty: none.
     """
 
     manufacturer: str
@@ -25,6 +26,7 @@ class ReportContext:
     installation_serial: str
     heat_map_series_number: int = 9002
     series_title: str = "AI CXR"
+    patient_id_system: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pydicom.multival import MultiValue
-
 from hilum.domain import JSON, SR, Document, Finding, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, ReportContext
-from hilum.report.sources import Extracts
+from hilum.report.sources import Extracts, value_text
 from hilum.report.sr.codes import device_uid
 from hilum.report.wording import caveats, meaning_of
 from hilum.timestamps import is_moment, iso
@@ -115,16 +113,7 @@ def _identity(extracts: Extracts) -> dict[str, str | None]:
         # unreadable images are a reason in this very document, not an obstacle to it
         return {}
     keywords = ("AccessionNumber", "PatientID", "IssuerOfPatientID", "StudyDate", "StudyTime")
-    return {keyword: _text(header.get(keyword)) for keyword in keywords}
-
-
-def _text(value: Any) -> str | None:  # noqa: ANN401 - any type of pydicom's
-    """Return None for absent and empty; the backslash joins several values, as in DICOM."""
-    if value in (None, ""):
-        return None
-    return (
-        "\\".join(map(str, value)) if isinstance(value, MultiValue | list | tuple) else str(value)
-    )
+    return {keyword: value_text(header.get(keyword)) for keyword in keywords}
 
 
 def _release(release: Release, result: Result) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydicom.dataset import Dataset
+from pydicom.multival import MultiValue
 
 from hilum.domain import SR, Document, ImageReason, Instance, Outcome, ReportJob, ServerReason
 from hilum.errors import NotAnalysed
@@ -119,6 +120,15 @@ class Extracts(_Sources[Extract]):
 
     def __init__(self, job: ReportJob) -> None:
         super().__init__(job, extract, further_extract)
+
+
+def value_text(value: Any) -> str | None:  # noqa: ANN401 - any type of pydicom's
+    """Return None for absent and empty; the backslash joins several values, as in DICOM."""
+    if value in (None, ""):
+        return None
+    return (
+        "\\".join(map(str, value)) if isinstance(value, MultiValue | list | tuple) else str(value)
+    )
 
 
 def replaced(job: ReportJob) -> Sequence[Document]:

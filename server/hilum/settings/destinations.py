@@ -8,11 +8,20 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, field_validator
 
-from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, DocumentKind, orderable_kinds
+from hilum.domain import (
+    DOCUMENT_KINDS,
+    FHIR,
+    SR,
+    SR_CLASS_PREFERENCE,
+    DocumentKind,
+    orderable_kinds,
+)
 from hilum.settings.fields import AeTitle, Host, Port, Section
 from hilum.settings.peers.http import HttpPeer
 from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind, OneOf
+
+_Documents = tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...]
 
 
 def _sr_classes() -> list[str]:
@@ -28,11 +37,12 @@ class Destination(Section):
     """The noun for the documents of `can_carry`, for people."""
 
     kind: str
-    documents: tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...] = Field(
+    documents: _Documents = Field(
         (SR.key,),
         min_length=1,
         description=(
             "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
+            " fhir: a transaction Bundle of FHIR R4."
         ),
     )
     accept_untrained: bool = Field(
@@ -42,7 +52,7 @@ class Destination(Section):
     report_not_analysed: bool = Field(
         default=False,
         description=(
-            "Also receives a structured report on studies of which no image could be"
+            "Also receives a report (sr, fhir) on studies of which no image could be"
             " analysed, with the reason."
         ),
     )
@@ -134,7 +144,8 @@ class DicomDestination(CStoreDestination):
         "dicom",
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
-            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb."
+            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb; fhir:"
+            " transactions of FHIR R4."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -212,10 +223,39 @@ class StowDestination(HttpPeer, ObjectDestination):
         return self
 
 
+class FhirDestination(HttpPeer, Destination):
+    """Transactions of FHIR R4 to one server."""
+
+    carried: ClassVar[str] = "FHIR Bundle"
+
+    kind: Literal["fhir"] = "fhir"
+    documents: _Documents = Field((FHIR.key,), min_length=1, description="fhir alone.")
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="base of the service, such as https://ris.example.org/fhir.",
+    )
+
+    @property
+    def address(self) -> str:
+        """The URL."""
+        return self.url
+
+    @property
+    def tls_client(self) -> HttpPeer:
+        """Its own."""
+        return self
+
+    @classmethod
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """Bundles of FHIR alone."""
+        return kind.key == FHIR.key
+
+
 DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "dicom": DicomDestination,
     "folder": FolderDestination,
     "sender": SenderDestination,
     "stow": StowDestination,
+    "fhir": FhirDestination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
+from pydantic.fields import FieldInfo
+
+from hilum.settings.fields import Section
 from hilum.settings.root import Settings
 from hilum.settings.sections import NAMED
 from hilum.settings.tables import OneOf, fields_of, models_of
@@ -36,7 +39,7 @@ def _described(annotation: object, prefix: str) -> Iterator[tuple[str, str, str,
     fields = fields_of(annotation)
     for name, info in fields.items():
         if not models_of(info.annotation):
-            default = _as_toml(None if info.is_required() else info.get_default())
+            default = _default(name, info, models)
             having = [kind for kind, model in models.items() if name in model.model_fields]
             is_choice = name == "kind" and len(models) > 1
             type_name = " or ".join(models) if is_choice else _type_name(info.annotation)
@@ -45,6 +48,22 @@ def _described(annotation: object, prefix: str) -> Iterator[tuple[str, str, str,
     for name, info in fields.items():
         if models_of(info.annotation):
             yield from _described(info.annotation, f"{prefix}.{name}")
+
+
+def _default(name: str, info: FieldInfo, models: Mapping[str, type[Section]]) -> str:
+    """Return the default; where kinds differ in it, that of the first, and of others by kind."""
+    first = _as_toml(_given(info))
+    others = {
+        kind: _as_toml(_given(model.model_fields[name]))
+        for kind, model in models.items()
+        if name in model.model_fields and name != "kind"
+    }
+    differing = [f"; {kind}: {given}" for kind, given in others.items() if given != first and given]
+    return first + "".join(differing)
+
+
+def _given(info: FieldInfo) -> object:
+    return None if info.is_required() else info.get_default()
 
 
 def _type_name(annotation: object) -> str:

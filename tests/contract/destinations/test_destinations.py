@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,14 @@ import pytest
 from pydantic import ValidationError
 
 from hilum.deliver import DESTINATIONS, probe_destination
-from hilum.domain import DeliveryJob, DeliveryState, Document
+from hilum.domain import FHIR, SR, DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused, Retry
 from hilum.processes.dispatcher import DeliverHandler
 from hilum.report import build_documents
 from hilum.settings import DESTINATION_KINDS, Settings, describe, restore
 from hilum.supervisor.checks.peers import peers
 from hilum.withheld_reports import Subject, cause_of
+from testing.fhir_server import FhirServer, FhirStore, resources_of
 from testing.phantoms.phantom import make_study
 from tests.support.ledger.dispatching import InThisProcess
 from tests.support.peers.archives import orthanc_archive, require_dicomweb
@@ -36,7 +38,7 @@ STRANGER = "STRANGER"
 
 @dataclass(frozen=True)
 class Receiver:
-    """A real receiver: its section of the settings, and the UIDs of what it holds."""
+    """A real receiver: its section of the settings, and the identities of what it holds."""
 
     section: dict[str, Any]
     held: Callable[[], list[str]]
@@ -49,13 +51,16 @@ class Kind:
     """Receivers of one kind, each in the state that its name says.
 
     `refusing`: it will never take the document. `away`: nothing is there. `probe_knows`: a probe
-    finds out that it is away.
+    finds out that it is away. `sends`: the kind of document that goes there. `identity`: by which
+    the receiver knows it again.
     """
 
     open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
     refusing: Callable[[Path, Document], contextlib.AbstractContextManager[Receiver]]
     away: Callable[[Path], Receiver]
     probe_knows: bool = True
+    sends: str = SR.key
+    identity: Callable[[Document], str] = lambda document: str(document.sop_instance_uid)
 
 
 def _stored(peer: StoreScp) -> list[str]:
@@ -146,6 +151,26 @@ def _no_dicomweb(_path: Path) -> Receiver:
     return Receiver(section, list, section["url"])
 
 
+@contextlib.contextmanager
+def _fhir(refuses: frozenset[str] = frozenset()) -> Iterator[Receiver]:
+    with FhirServer(FhirStore(refuses)) as peer:
+        yield Receiver({"kind": "fhir", "url": peer.url}, peer.held, peer.url)
+
+
+def _no_fhir(_path: Path) -> Receiver:
+    url = f"http://127.0.0.1:{free_port()}/fhir"
+    return Receiver({"kind": "fhir", "url": url}, list, url)
+
+
+def _report_of(document: Document) -> str:
+    (report,) = [
+        item
+        for item in resources_of(json.loads(document.content))
+        if item["resourceType"] == "DiagnosticReport"
+    ]
+    return str(report["identifier"][0]["value"])
+
+
 RECEIVERS: Mapping[str, Kind] = {
     "dicom": Kind(
         lambda _: _peer(_by_address),
@@ -164,15 +189,29 @@ RECEIVERS: Mapping[str, Kind] = {
         probe_knows=False,
     ),
     "stow": Kind(lambda _: _dicomweb(), _forbidding_dicomweb, _no_dicomweb),
+    "fhir": Kind(
+        lambda _: _fhir(),
+        lambda _path, _document: _fhir(frozenset({"Observation"})),
+        _no_fhir,
+        sends=FHIR.key,
+        identity=_report_of,
+    ),
 }
 every_kind = pytest.mark.parametrize("kind", list(DESTINATION_KINDS))
 
 
 @pytest.fixture(scope="module")
-def report() -> Document:
+def reports() -> Mapping[str, Document]:
+    """A document of each kind that a row of RECEIVERS sends."""
     release = make_release()
     job = report_of(make_study(1, views=("PA",), rows=32, columns=32), release)
-    return build_documents(job, release, CONTEXT, ("sr",))[0]
+    kinds = dict.fromkeys(kind.sends for kind in RECEIVERS.values())
+    return {item.kind: item for item in build_documents(job, release, CONTEXT, kinds)}
+
+
+@pytest.fixture
+def report(kind: str, reports: Mapping[str, Document]) -> Document:
+    return reports[RECEIVERS[kind].sends]
 
 
 def settings_with(receiver: Receiver, **changes: Any) -> Settings:
@@ -217,7 +256,7 @@ def test_a_document_arrives_once_however_often_it_is_sent(
         settings = settings_with(receiver)
         states = [send(settings, report, receiver.sender) for _ in range(2)]
         assert states == [DeliveryState.DELIVERED] * 2
-        assert receiver.held() == [report.sop_instance_uid]
+        assert receiver.held() == [RECEIVERS[kind].identity(report)]
 
 
 @every_kind

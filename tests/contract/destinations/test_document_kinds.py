@@ -13,6 +13,7 @@ import pytest
 
 from hilum.domain import (
     DOCUMENT_KINDS,
+    FHIR,
     HEAT_MAP,
     JSON,
     SR,
@@ -67,6 +68,7 @@ MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
     **{item.kind: derived for item in SR_CLASS_PREFERENCE[1:]},
     JSON.key: built,
     HEAT_MAP.key: drawn,
+    FHIR.key: built,
 }
 every_kind = pytest.mark.parametrize(
     "kind", list(DOCUMENT_KINDS.values()), ids=lambda kind: kind.key

@@ -33,6 +33,8 @@ _OF_DELIVERIES: Final = (
     "address_refused",
     "document_refused",
     "not_a_dicom_object",
+    "not_a_bundle",
+    "entry_refused",
     "file_exists",
     "class_ladder",
     "superseded",
