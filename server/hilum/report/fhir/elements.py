@@ -29,7 +29,7 @@ _SYSTEMS: Final[Mapping[str, str]] = {
 _TABLES: Final = "http://terminology.hl7.org/CodeSystem"
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
 _DAY: Final = re.compile(r"(\d{4})(\d\d)(\d\d)")
-_TIME: Final = re.compile(r"(\d\d)(\d\d)(\d\d)?(?:\.\d+)?")
+_TIME: Final = re.compile(r"(\d\d)(\d\d)?(\d\d)?(?:\.\d+)?")
 _ROOT: Final = "2.25."
 
 
