@@ -30,31 +30,49 @@ class RefusedEntry(Exception):
         self.code = code
 
 
+Identity = tuple[str, str, str]
+"""The type of a resource, a search parameter, and its token `system|value`."""
+
+
 class FhirStore:
     """The resources of a server, by type and id. `refuses`: types that it takes no resource of."""
 
     def __init__(self, refuses: frozenset[str] = frozenset()) -> None:
         self.resources: dict[str, Json] = {}
         self._refuses = refuses
+        self._index: dict[Identity, list[str]] = {}
 
     def of(self, kind: str) -> list[Json]:
         """Return the resources of a type."""
         return [item for item in self.resources.values() if item["resourceType"] == kind]
 
+    def put(self, name: str, resource: Json) -> None:
+        """Hold a resource, as if another client had brought it."""
+        self.resources[name] = resource
+        for identity in _identities(resource):
+            self._index.setdefault(identity, []).append(name)
+
     def transact(self, bundle: Json) -> Json:
         """Return the response to a transaction. Raises RefusedEntry, with nothing stored."""
         if bundle.get("resourceType") != "Bundle" or bundle.get("type") != "transaction":
             raise RefusedEntry(400, "structure")
-        stored = dict(self.resources)
         urls: dict[str, str] = {}
-        answers = [self._create(entry, stored, urls) for entry in bundle["entry"]]
-        self.resources = {
+        new: dict[str, Json] = {}
+        for entry in bundle["entry"]:
+            if entry["fullUrl"] in urls:
+                raise RefusedEntry(400, "invariant")
+            urls[entry["fullUrl"]] = self._place(entry, new)
+        resolved = {
             name: json.loads(json.dumps(item), object_hook=lambda found: _resolved(found, urls))
-            for name, item in stored.items()
+            for name, item in new.items()
         }
+        for name, item in resolved.items():
+            self.put(name, item)
+        answers = [_created(name, is_new=name in new) for name in urls.values()]
         return {"resourceType": "Bundle", "type": "transaction-response", "entry": answers}
 
-    def _create(self, entry: Json, stored: dict[str, Json], urls: dict[str, str]) -> Json:
+    def _place(self, entry: Json, new: dict[str, Json]) -> str:
+        """Return the name of an entry's resource, which is in `new` if nothing is held of it."""
         resource = entry["resource"]
         kind = resource["resourceType"]
         request = entry["request"]
@@ -62,38 +80,30 @@ class FhirStore:
             raise RefusedEntry(400, "not-supported")
         if kind in self._refuses:
             raise RefusedEntry(422, "business-rule")
-        found = [
-            name
-            for name, item in stored.items()
-            if item["resourceType"] == kind and _matches(item, request["ifNoneExist"])
-        ]
+        ((parameter, token),) = parse_qsl(request["ifNoneExist"], strict_parsing=True)
+        if parameter not in ("identifier", "_tag"):
+            raise RefusedEntry(400, "not-supported")
+        found = self._index.get((kind, parameter, token), [])
         if len(found) > 1:
             raise RefusedEntry(412, "multiple-matches")
-        name = found[0] if found else f"{kind}/{len(stored) + 1}"
-        stored.setdefault(name, resource)
-        if entry["fullUrl"] in urls:
-            raise RefusedEntry(400, "invariant")
-        urls[entry["fullUrl"]] = name
-        return {
-            "response": {
-                "status": "200 OK" if found else "201 Created",
-                "location": f"{name}/_history/1",
-            }
-        }
+        name = found[0] if found else f"{kind}/{len(self.resources) + len(new) + 1}"
+        if not found:
+            new[name] = resource
+        return name
 
 
-def _matches(resource: Json, condition: str) -> bool:
-    """Return whether a resource is the one of a search by `identifier` or `_tag`."""
-    ((parameter, value),) = parse_qsl(condition, strict_parsing=True)
-    system, _, wanted = value.partition("|")
-    if parameter == "identifier":
-        held = [(each.get("system"), each["value"]) for each in resource.get("identifier", [])]
-    elif parameter == "_tag":
-        tags = resource.get("meta", {}).get("tag", [])
-        held = [(each.get("system"), each["code"]) for each in tags]
-    else:
-        raise RefusedEntry(400, "not-supported")
-    return (system, wanted) in held
+def _identities(resource: Json) -> Iterator[Identity]:
+    """Yield the identities by which a search finds a resource."""
+    kind = resource["resourceType"]
+    for item in resource.get("identifier", []):
+        yield kind, "identifier", f"{item.get('system', '')}|{item['value']}"
+    for item in resource.get("meta", {}).get("tag", []):
+        yield kind, "_tag", f"{item.get('system', '')}|{item['code']}"
+
+
+def _created(name: str, *, is_new: bool) -> Json:
+    status = "201 Created" if is_new else "200 OK"
+    return {"response": {"status": status, "location": f"{name}/_history/1"}}
 
 
 def _resolved(found: Json, urls: Mapping[str, str]) -> Json:

@@ -1,7 +1,7 @@
 """`make bench-deliver`: structured reports to local receivers, one document after the other.
 
-By C-STORE to DCMTK's storescp over one association, and by STOW-RS to Orthanc over one connection.
-Documents a second, and CPU of each.
+By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc, and as FHIR Bundles to a
+server of ours, over one connection. Documents a second, and CPU of each.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,15 +25,19 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
 from hilum.deliver import DestinationClient
 from hilum.deliver.cstore import DicomClient
+from hilum.deliver.fhir import FhirClient
 from hilum.deliver.stow import StowClient
-from hilum.domain import Document
-from hilum.settings import DicomDestination, StowDestination
+from hilum.domain import FHIR, Document
+from hilum.settings import DicomDestination, FhirDestination, StowDestination
 from load_tests.load.measure import Goal, circumstances
+from testing.fhir_server import FhirServer
 from testing.peers import Orthanc, StoreScp
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-deliver.json"
 _GOAL_PER_SECOND = 100.0
 _DOCUMENT_BYTES = 44_000  # 14 findings on two images
+_FINDINGS = 14
+_NOTE_CHARACTERS = 900  # an Observation is of the size that the maker's are of
 
 Receiver = tuple[DestinationClient, Callable[[], int]]
 """A client of a receiver, and how many documents the receiver holds."""
@@ -40,11 +45,12 @@ Receiver = tuple[DestinationClient, Callable[[], int]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way out. `what`: the measurement, for people."""
+    """One way out. `what`: the measurement, for people. `made`: the document of a number."""
 
     what: str
     goal: str
     open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
+    made: Callable[[int], Document]
 
 
 @contextlib.contextmanager
@@ -64,16 +70,72 @@ def _orthanc(folder: Path) -> Iterator[Receiver]:
             yield client, peer.count
 
 
+@contextlib.contextmanager
+def _fhir(_folder: Path) -> Iterator[Receiver]:
+    with FhirServer() as peer:
+        settings = FhirDestination(url=peer.url)
+        with contextlib.closing(FhirClient("bench", settings)) as client:
+            yield client, lambda: len(peer.held())
+
+
+def report(number: int) -> Document:
+    """A Part 10 file of the size of a report; no receiver here reads its content."""
+    uid = f"2.25.{10**30 + number}"
+    made = Dataset()
+    made.SOPClassUID = Comprehensive3DSRStorage
+    made.SOPInstanceUID = uid
+    made.StudyInstanceUID = f"{uid}.1"
+    made.SeriesInstanceUID = f"{uid}.2"
+    made.PatientID = str(number)
+    made.Modality = "SR"
+    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
+    made.ensure_file_meta()
+    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    buffer = BytesIO()
+    made.save_as(buffer, enforce_file_format=True)
+    return Document(
+        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
+    )
+
+
+def bundle(number: int) -> Document:
+    """A transaction of the size of a result, whose resources no server has."""
+    uid = f"urn:oid:2.25.{10**30 + number}"
+    kinds = ["Device", "ImagingStudy", *["Observation"] * _FINDINGS, "DiagnosticReport"]
+    entries = [_entry(kind, f"{uid}.{index}") for index, kind in enumerate(kinds)]
+    content = {"resourceType": "Bundle", "type": "transaction", "entry": entries}
+    return Document(FHIR.key, FHIR.media_type, json.dumps(content).encode())
+
+
+def _entry(kind: str, value: str) -> dict[str, Any]:
+    system = "urn:dicom:uid"
+    identifier = {"system": system, "value": value}
+    note = [{"text": "n" * _NOTE_CHARACTERS}]
+    return {
+        "fullUrl": uuid.uuid5(uuid.NAMESPACE_URL, value).urn,
+        "resource": {"resourceType": kind, "identifier": [identifier], "note": note},
+        "request": {"method": "POST", "url": kind, "ifNoneExist": f"identifier={system}|{value}"},
+    }
+
+
 WAYS: Mapping[str, Way] = {
     "c-store": Way(
         "documents of 44 kB to storescp, one association, one after the other",
         "structured reports to DCMTK on one association, median",
         _storescp,
+        report,
     ),
     "stow": Way(
         "documents of 44 kB to Orthanc by STOW-RS, one connection, one after the other",
         "structured reports to Orthanc by STOW-RS on one connection, median",
         _orthanc,
+        report,
+    ),
+    "fhir": Way(
+        "transactions of 14 findings to a FHIR server of ours, one connection, one after the other",
+        "results as FHIR Bundles on one connection, median",
+        _fhir,
+        bundle,
     ),
 }
 
@@ -112,7 +174,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
     """A receiver of its own for each round, so that no round finds a full one."""
-    documents = [document(count * number + index) for index in range(count + 1)]
+    documents = [way.made(count * number + index) for index in range(count + 1)]
     with tempfile.TemporaryDirectory() as folder, way.open(Path(folder)) as (client, held):
         client.deliver(documents.pop())  # the connection is there
         began = time.perf_counter()
@@ -126,26 +188,6 @@ def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
         "documents_per_second": count / seconds,
         "our_cpu_ms_per_document": 1000 * spent / count,
     }
-
-
-def document(number: int) -> Document:
-    """A Part 10 file of the size of a report; no receiver here reads its content."""
-    uid = f"2.25.{10**30 + number}"
-    made = Dataset()
-    made.SOPClassUID = Comprehensive3DSRStorage
-    made.SOPInstanceUID = uid
-    made.StudyInstanceUID = f"{uid}.1"
-    made.SeriesInstanceUID = f"{uid}.2"
-    made.PatientID = str(number)
-    made.Modality = "SR"
-    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
-    made.ensure_file_meta()
-    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    buffer = BytesIO()
-    made.save_as(buffer, enforce_file_format=True)
-    return Document(
-        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
-    )
 
 
 def _kept(path: Path) -> dict[str, Any]:
