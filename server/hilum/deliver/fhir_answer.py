@@ -1,4 +1,4 @@
-"""What a FHIR server says about a transaction: of each entry a status, and issues.
+"""The answer of a FHIR server to a transaction: of each entry a status, and issues.
 
 The texts of an answer may name a patient, so only codes of FHIR's own lists leave this module.
 """
@@ -34,7 +34,7 @@ _MOST_ISSUES: Final = 5  # in an error text
 
 
 class FhirAnswerError(Exception):
-    """The body is no answer to a transaction; the text says what it is."""
+    """The body is no answer to a transaction; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True)
 class EntryAnswer:
-    """What became of one entry. `number`: from 1; 0: the answer is about the whole request."""
+    """The outcome of one entry. `number`: from 1; 0: the answer is about the whole request."""
 
     number: int
     kind: str
@@ -101,7 +101,7 @@ def kinds_sent(content: bytes) -> tuple[str, ...]:
 
 
 def answers_on(kinds: Sequence[str], media_type: str, body: bytes) -> list[EntryAnswer]:
-    """Return what the answer says of each entry, in the order of the request (R4 3.1.0.11.2).
+    """Return the outcome of each entry, in the order of the request (R4 3.1.0.11.2).
 
     An OperationOutcome with an error is an answer on the whole. Raises FhirAnswerError for
     anything but a statement on each entry.
@@ -195,5 +195,5 @@ def _list(value: object) -> list[object]:
 
 
 def _inner(value: object, name: str, otherwise: object = None) -> object:
-    """Return a member of what may be an object."""
+    """Return a member; `otherwise` where the value is no object."""
     return value.get(name, otherwise) if isinstance(value, dict) else otherwise

@@ -132,7 +132,7 @@ class _ReportedResult:
         }
 
     def _study(self) -> Json:
-        """Return what stands for the study, if the server does not know it.
+        """Return a resource that stands for the study, if the server does not know it.
 
         Whether all its images are known here is not known, so its status is not.
         """

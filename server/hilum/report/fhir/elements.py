@@ -56,7 +56,7 @@ def concept(code: Code) -> Json:
 
 
 def words_or_concept(code: Code, text: str) -> Json:
-    """Return a code; text alone for a code of a system that nobody else knows."""
+    """Return a code; text alone for a code of a private system."""
     if code.scheme_designator not in _SYSTEMS:
         return {"text": text}
     return {"coding": [coding(code)], "text": text}
