@@ -29,7 +29,14 @@ from hilum.processes import dispatcher
 from hilum.processes.dispatcher import DeliverHandler, ReportHandler
 from hilum.processes.report_pool import ReportPool
 from hilum.report import build_documents, derive
-from hilum.settings import Destination, DicomDestination, FolderDestination, Pipeline, Settings
+from hilum.settings import (
+    Destination,
+    DicomDestination,
+    FhirDestination,
+    FolderDestination,
+    Pipeline,
+    Settings,
+)
 from hilum.store.campaigns.campaigns import Campaigns, PlanPart
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_study
@@ -203,6 +210,27 @@ def test_that_nothing_was_analysed_goes_where_it_was_asked_for(tmp_path: Path) -
 def test_an_earlier_report_does_not_stay_the_last_word(tmp_path: Path) -> None:
     claimed = job(is_analysed=False, held={"quiet": held("2.25.1")})
     assert run(routed(tmp_path, claimed)) == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_a_bundle_on_nothing_goes_where_it_was_asked_for_or_an_earlier_one_may_be(
+    tmp_path: Path,
+) -> None:
+    url = "https://ris.example.org/fhir"
+    more: dict[str, Destination] = {
+        "fhir": FhirDestination(url=url),
+        "asking_fhir": FhirDestination(url=url, report_not_analysed=True),
+    }
+    claimed = job(is_analysed=False)
+    after_a_bundle = dataclasses.replace(
+        claimed, predecessors={"fhir": Document("fhir", "application/fhir+json", b"")}
+    )
+    for folder, analysed, expected in (
+        ("a", job(is_analysed=True), ("fhir", "asking_fhir")),
+        ("b", claimed, ("asking_fhir",)),
+        ("c", after_a_bundle, ("fhir", "asking_fhir")),
+    ):
+        (tmp_path / folder).mkdir()
+        assert run(routed(tmp_path / folder, analysed, more))["fhir"] == expected
 
 
 def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_else(
