@@ -1,7 +1,9 @@
 """`make bench-deliver`: structured reports to local receivers, one document after the other.
 
-By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc, and as FHIR Bundles to a
-server of ours, over one connection. Documents a second, and CPU of each.
+By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc over one connection, as HL7
+messages to python-hl7's MLLP server, and as FHIR Bundles to a server of ours, each over one
+connection.
+Documents a second, and CPU of each.
 """
 
 from __future__ import annotations
@@ -12,9 +14,8 @@ import json
 import sys
 import tempfile
 import time
-import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -26,18 +27,21 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 from hilum.deliver import DestinationClient
 from hilum.deliver.cstore import DicomClient
 from hilum.deliver.fhir import FhirClient
+from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.stow import StowClient
-from hilum.domain import FHIR, Document
-from hilum.settings import DicomDestination, FhirDestination, StowDestination
+from hilum.domain import FHIR, HL7, JSON, Document
+from hilum.report import build_documents
+from hilum.settings import DicomDestination, FhirDestination, Hl7Destination, StowDestination
+from load_tests.bench.report_job import CONTEXT, claimed, release_with
 from load_tests.load.measure import Goal, circumstances
 from testing.fhir_server import FhirServer
+from testing.hl7_receiver import Hl7Receiver
 from testing.peers import Orthanc, StoreScp
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-deliver.json"
 _GOAL_PER_SECOND = 100.0
-_DOCUMENT_BYTES = 44_000  # 14 findings on two images
 _FINDINGS = 14
-_NOTE_CHARACTERS = 900  # an Observation is of the size that the maker's are of
+_DOCUMENT_BYTES = 44_000  # so many findings, on two images
 
 Receiver = tuple[DestinationClient, Callable[[], int]]
 """A client of a receiver, and how many documents the receiver holds."""
@@ -45,12 +49,12 @@ Receiver = tuple[DestinationClient, Callable[[], int]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way out. `what`: the measurement, for people. `made`: the document of a number."""
+    """One way out. `what`: the measurement, for people."""
 
     what: str
     goal: str
     open: Callable[[Path], contextlib.AbstractContextManager[Receiver]]
-    made: Callable[[int], Document]
+    documents: Callable[[Iterable[int]], list[Document]]
 
 
 @contextlib.contextmanager
@@ -71,51 +75,44 @@ def _orthanc(folder: Path) -> Iterator[Receiver]:
 
 
 @contextlib.contextmanager
-def _fhir(_folder: Path) -> Iterator[Receiver]:
-    with FhirServer() as peer:
-        settings = FhirDestination(url=peer.url)
-        with contextlib.closing(FhirClient("bench", settings)) as client:
+def _python_hl7(folder: Path) -> Iterator[Receiver]:
+    with Hl7Receiver(folder / "ris") as peer:
+        settings = Hl7Destination(**dict(peer.settings))
+        with contextlib.closing(Hl7Client("bench", settings)) as client:
             yield client, lambda: len(peer.held())
 
 
-def report(number: int) -> Document:
-    """A Part 10 file of the size of a report; no receiver here reads its content."""
-    uid = f"2.25.{10**30 + number}"
-    made = Dataset()
-    made.SOPClassUID = Comprehensive3DSRStorage
-    made.SOPInstanceUID = uid
-    made.StudyInstanceUID = f"{uid}.1"
-    made.SeriesInstanceUID = f"{uid}.2"
-    made.PatientID = str(number)
-    made.Modality = "SR"
-    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
-    made.ensure_file_meta()
-    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    buffer = BytesIO()
-    made.save_as(buffer, enforce_file_format=True)
-    return Document(
-        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
-    )
+@contextlib.contextmanager
+def _fhir(_folder: Path) -> Iterator[Receiver]:
+    with FhirServer() as peer:
+        with contextlib.closing(FhirClient("bench", FhirDestination(url=peer.url))) as client:
+            yield client, lambda: len(peer.held())
 
 
-def bundle(number: int) -> Document:
-    """A transaction of the size of a result, whose resources no server has."""
-    uid = f"urn:oid:2.25.{10**30 + number}"
-    kinds = ["Device", "ImagingStudy", *["Observation"] * _FINDINGS, "DiagnosticReport"]
-    entries = [_entry(kind, f"{uid}.{index}") for index, kind in enumerate(kinds)]
-    content = {"resourceType": "Bundle", "type": "transaction", "entry": entries}
-    return Document(FHIR.key, FHIR.media_type, json.dumps(content).encode())
+def reports(numbers: Iterable[int]) -> list[Document]:
+    """Part 10 files of the size of a report; no receiver here reads their content."""
+    return [_report(number) for number in numbers]
 
 
-def _entry(kind: str, value: str) -> dict[str, Any]:
-    system = "urn:dicom:uid"
-    identifier = {"system": system, "value": value}
-    note = [{"text": "n" * _NOTE_CHARACTERS}]
-    return {
-        "fullUrl": uuid.uuid5(uuid.NAMESPACE_URL, value).urn,
-        "resource": {"resourceType": kind, "identifier": [identifier], "note": note},
-        "request": {"method": "POST", "url": kind, "ifNoneExist": f"identifier={system}|{value}"},
-    }
+def messages(numbers: Iterable[int]) -> list[Document]:
+    """HL7 messages of one result of 14 findings, each under an identity of its own."""
+    return _results(numbers, HL7.key)
+
+
+def bundles(numbers: Iterable[int]) -> list[Document]:
+    """FHIR Bundles of one result of 14 findings, each under an identity of its own."""
+    return _results(numbers, FHIR.key)
+
+
+def _results(numbers: Iterable[int], kind: str) -> list[Document]:
+    release = release_with(_FINDINGS)
+    job, _ = claimed(release)
+    made = []
+    for number in numbers:
+        identifiers = {**job.result.identifiers, JSON.key: f"2.25.{number}"}
+        result = replace(job.result, identifiers=identifiers)
+        made += build_documents(replace(job, result=result), release, CONTEXT, (kind,))
+    return made
 
 
 WAYS: Mapping[str, Way] = {
@@ -123,19 +120,27 @@ WAYS: Mapping[str, Way] = {
         "documents of 44 kB to storescp, one association, one after the other",
         "structured reports to DCMTK on one association, median",
         _storescp,
-        report,
+        reports,
     ),
     "stow": Way(
         "documents of 44 kB to Orthanc by STOW-RS, one connection, one after the other",
         "structured reports to Orthanc by STOW-RS on one connection, median",
         _orthanc,
-        report,
+        reports,
+    ),
+    "hl7": Way(
+        "HL7 messages of 14 findings to python-hl7's MLLP server, one connection, one after the"
+        " other",
+        "HL7 messages to python-hl7 on one connection, median",
+        _python_hl7,
+        messages,
     ),
     "fhir": Way(
-        "transactions of 14 findings to a FHIR server of ours, one connection, one after the other",
-        "results as FHIR Bundles on one connection, median",
+        "FHIR Bundles of 14 findings to a server of ours in this process, one connection, one after"
+        " the other",
+        "FHIR Bundles on one connection, median",
         _fhir,
-        bundle,
+        bundles,
     ),
 }
 
@@ -174,7 +179,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
     """A receiver of its own for each round, so that no round finds a full one."""
-    documents = [way.made(count * number + index) for index in range(count + 1)]
+    documents = way.documents(range(count * number, count * (number + 1) + 1))
     with tempfile.TemporaryDirectory() as folder, way.open(Path(folder)) as (client, held):
         client.deliver(documents.pop())  # the connection is there
         began = time.perf_counter()
@@ -188,6 +193,25 @@ def measured_round(way: Way, count: int, number: int) -> dict[str, float]:
         "documents_per_second": count / seconds,
         "our_cpu_ms_per_document": 1000 * spent / count,
     }
+
+
+def _report(number: int) -> Document:
+    uid = f"2.25.{10**30 + number}"
+    made = Dataset()
+    made.SOPClassUID = Comprehensive3DSRStorage
+    made.SOPInstanceUID = uid
+    made.StudyInstanceUID = f"{uid}.1"
+    made.SeriesInstanceUID = f"{uid}.2"
+    made.PatientID = str(number)
+    made.Modality = "SR"
+    made.EncapsulatedDocument = bytes(_DOCUMENT_BYTES)
+    made.ensure_file_meta()
+    made.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    buffer = BytesIO()
+    made.save_as(buffer, enforce_file_format=True)
+    return Document(
+        "sr", "application/dicom", buffer.getvalue(), str(Comprehensive3DSRStorage), uid, "2.25.1"
+    )
 
 
 def _kept(path: Path) -> dict[str, Any]:

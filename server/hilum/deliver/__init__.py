@@ -19,6 +19,7 @@ from hilum.deliver.client import (
 from hilum.deliver.cstore import DicomClient
 from hilum.deliver.fhir import FhirClient
 from hilum.deliver.folder import FolderClient
+from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.deliver.sender import SenderClient
 from hilum.deliver.stow import StowClient
@@ -45,6 +46,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "folder": FolderClient,
     "sender": SenderClient,
     "stow": StowClient,
+    "hl7": Hl7Client,
     "fhir": FhirClient,
 }
 

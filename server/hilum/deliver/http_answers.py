@@ -159,6 +159,8 @@ def probe_of(name: str, address: str, ask: Callable[[], str]) -> Probe:
         detail = ask()
     except (Retry, Refused) as error:
         return Probe(name, address, is_ok=False, detail=error.detail, advice=advice)
+    if address.startswith("http://"):
+        detail += "; http:// is not encrypted"
     return Probe(name, address, is_ok=True, detail=detail, advice=advice)
 
 

@@ -77,7 +77,10 @@ HEAT_MAP: Final = DocumentKind(
     "dcm",
     caption="where the model looked, at its own coarse resolution",
 )
-# It names the patient, too, and the JSON of the same result is read instead.
+# They name the patient, too, and the JSON of the same result is read instead.
+HL7: Final = DocumentKind(
+    "hl7", "HL7 v2 message", "x-application/hl7-v2+er7", "hl7", says_findings=True
+)
 FHIR: Final = DocumentKind(
     "fhir", "FHIR Bundle", "application/fhir+json", "fhir", says_findings=True
 )
@@ -95,7 +98,7 @@ _DERIVED: Final = tuple(
 )
 
 DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
-    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP, FHIR)
+    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP, HL7, FHIR)
 }
 
 

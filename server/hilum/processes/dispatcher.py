@@ -51,7 +51,7 @@ from hilum.receive.headers.patient import identity_of
 from hilum.report import REPORTS, BuiltReport, ReportContext, derive
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
-from hilum.settings import Destination, Pipeline, Settings
+from hilum.settings import Destination, Pipeline, Settings, message_settings
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
@@ -191,6 +191,7 @@ class ReportHandler:
             site_name=settings.site.name,
             software_version=__version__,
             installation_serial=ledger.serial,
+            hl7=message_settings(settings.destinations),
             patient_id_system=settings.report.patient_id_system,
         )
         self._builder = ReportBuilder(pool, context)

@@ -12,6 +12,7 @@ from typing import Final
 from hilum.domain import (
     DOCUMENT_KINDS,
     FHIR,
+    HL7,
     JSON,
     SR,
     Document,
@@ -25,6 +26,7 @@ from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
 from hilum.report.fhir.bundle import fhir_bundle
+from hilum.report.hl7.oru import oru
 from hilum.report.json_report import json_report, json_schema
 from hilum.report.sources import Extracts
 from hilum.report.sr.class_preference import derive
@@ -62,6 +64,7 @@ REPORTS: Final[
 ] = {
     SR.key: structured_report,
     JSON.key: json_report,
+    HL7.key: oru,
     FHIR.key: fhir_bundle,
 }
 
@@ -70,7 +73,7 @@ def build_documents(
     job: ReportJob,
     release: Release | None,
     context: ReportContext,
-    kinds: Iterable[str] = tuple(REPORTS),
+    kinds: Iterable[str] = (SR.key, JSON.key),
     heat_map: HeatMap | None = None,
     template: SrTemplate | None = None,
 ) -> list[Document]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from hilum.domain import ActivationMaps
+from hilum.settings import Hl7MessageSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +15,8 @@ class ReportContext:
     """Picklable, because reports are built in other processes.
 
     `installation_serial` names this installation, not the product. `series_title`: the first words
-    of the SR's Series Description. `patient_id_system`: the namespace of Patient IDs as a URI,
-    where an image names no issuer; empty: none.
+    of the SR's Series Description. `hl7`: settings of the HL7 message. `patient_id_system`: the
+    namespace of Patient IDs in FHIR as a URI, where an image names no issuer; empty: none.
     """
 
     manufacturer: str
@@ -27,6 +28,7 @@ class ReportContext:
     heat_map_series_number: int = 9002
     series_title: str = "AI CXR"
     patient_id_system: str = ""
+    hl7: Hl7MessageSettings = field(default_factory=Hl7MessageSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,11 @@ from hilum.settings.destinations import (
     DicomDestination,
     FhirDestination,
     FolderDestination,
+    Hl7Destination,
     ObjectDestination,
     SenderDestination,
     StowDestination,
+    message_settings,
 )
 from hilum.settings.fields import (
     FINGERPRINT,
@@ -40,6 +42,7 @@ from hilum.settings.guard import Guard, RefusedFlag
 from hilum.settings.loading import find_file, load, restore, secrets_in
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
+from hilum.settings.peers.hl7 import Hl7MessageSettings
 from hilum.settings.peers.http import HttpPeer
 from hilum.settings.peers.tls import TlsClient
 from hilum.settings.receive import Receive
@@ -94,6 +97,8 @@ __all__ = [
     "GrpcAddress",
     "Guard",
     "Handling",
+    "Hl7Destination",
+    "Hl7MessageSettings",
     "Host",
     "HttpPeer",
     "LedgerSection",
@@ -132,6 +137,7 @@ __all__ = [
     "is_ae_title",
     "is_loopback",
     "load",
+    "message_settings",
     "printable_token",
     "restore",
     "secrets_in",

@@ -11,12 +11,14 @@ from pydantic import Field, field_validator
 from hilum.domain import (
     DOCUMENT_KINDS,
     FHIR,
+    HL7,
     SR,
     SR_CLASS_PREFERENCE,
     DocumentKind,
     orderable_kinds,
 )
 from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.peers.hl7 import Hl7MessageSettings
 from hilum.settings.peers.http import HttpPeer
 from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind, OneOf
@@ -42,7 +44,7 @@ class Destination(Section):
         min_length=1,
         description=(
             "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
-            " fhir: a transaction Bundle of FHIR R4."
+            " hl7: an ORU^R01 message. fhir: a transaction Bundle of FHIR R4."
         ),
     )
     accept_untrained: bool = Field(
@@ -52,7 +54,7 @@ class Destination(Section):
     report_not_analysed: bool = Field(
         default=False,
         description=(
-            "Also receives a report (sr, fhir) on studies of which no image could be"
+            "Also receives a report (sr, hl7, fhir) on studies of which no image could be"
             " analysed, with the reason."
         ),
     )
@@ -144,8 +146,8 @@ class DicomDestination(CStoreDestination):
         "dicom",
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
-            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb; fhir:"
-            " transactions of FHIR R4."
+            " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb; hl7:"
+            " HL7 v2 over MLLP; fhir: transactions of FHIR R4."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -223,6 +225,43 @@ class StowDestination(HttpPeer, ObjectDestination):
         return self
 
 
+class Hl7Destination(TlsClient, Hl7MessageSettings, Destination):
+    """HL7 v2 messages over MLLP."""
+
+    carried: ClassVar[str] = "HL7 message"
+
+    kind: Literal["hl7"] = "hl7"
+    documents: _Documents = Field((HL7.key,), min_length=1, description="hl7 alone.")
+    host: Host = Field(description="host of the receiver.")
+    port: Port = Field(2575, description="port of the receiver.")
+    timeout_seconds: float = Field(
+        30.0, gt=0, description="limit for the connection, and for each acknowledgement."
+    )
+    idle_seconds: float = Field(
+        60.0,
+        ge=0,
+        description=(
+            "a connection unused this long is replaced before the next message, because firewalls"
+            " drop unused ones silently."
+        ),
+    )
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def tls_client(self) -> TlsClient:
+        """Its own."""
+        return self
+
+    @classmethod
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """HL7 messages alone."""
+        return kind.key == HL7.key
+
+
 class FhirDestination(HttpPeer, Destination):
     """Transactions of FHIR R4 to one server."""
 
@@ -251,11 +290,32 @@ class FhirDestination(HttpPeer, Destination):
         return kind.key == FHIR.key
 
 
+def message_settings(destinations: Mapping[str, Destination]) -> Hl7MessageSettings:
+    """Return the settings of the one message of a result. Raises ValueError where two differ."""
+    first = ""
+    found = Hl7MessageSettings()
+    for name, item in destinations.items():
+        if not isinstance(item, Hl7Destination):
+            continue
+        given = {field: getattr(item, field) for field in Hl7MessageSettings.model_fields}
+        wanted = Hl7MessageSettings.model_construct(**given)
+        if first and wanted != found:
+            fields = [field for field in given if given[field] != getattr(found, field)]
+            raise ValueError(
+                f"{first} and {name} must not differ in {', '.join(fields)}: a result has one HL7"
+                " message, which goes to both; have an interface engine change it for one of them"
+            )
+        first = first or name
+        found = wanted
+    return found
+
+
 DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "dicom": DicomDestination,
     "folder": FolderDestination,
     "sender": SenderDestination,
     "stow": StowDestination,
+    "hl7": Hl7Destination,
     "fhir": FhirDestination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

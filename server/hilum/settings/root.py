@@ -11,7 +11,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from hilum.domain import ARCHIVE, CAMPAIGN_AE_TITLE, FILES, PICTURES
 from hilum.settings.archive import ArchiveSection
-from hilum.settings.destinations import AnyDestination, Destination
+from hilum.settings.destinations import AnyDestination, Destination, message_settings
 from hilum.settings.fields import AeTitle, Section
 from hilum.settings.guard import Guard
 from hilum.settings.models import Analyse, Models, Triton
@@ -73,6 +73,12 @@ class Settings(Section):
         bad = [name for name in value if not name.replace("_", "").replace("-", "").isalnum()]
         if bad:
             raise ValueError(f"names may hold letters, digits, _ and - only: {', '.join(bad)}")
+        return value
+
+    @field_validator("destinations")
+    @classmethod
+    def _hl7_messages_are_one(cls, value: Mapping[str, Destination]) -> Mapping[str, Destination]:
+        message_settings(value)
         return value
 
     @model_validator(mode="after")

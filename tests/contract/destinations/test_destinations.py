@@ -17,7 +17,7 @@ import pytest
 from pydantic import ValidationError
 
 from hilum.deliver import DESTINATIONS, probe_destination
-from hilum.domain import FHIR, SR, DeliveryJob, DeliveryState, Document
+from hilum.domain import FHIR, HL7, SR, DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused, Retry
 from hilum.processes.dispatcher import DeliverHandler
 from hilum.report import build_documents
@@ -25,7 +25,9 @@ from hilum.settings import DESTINATION_KINDS, Settings, describe, restore
 from hilum.supervisor.checks.peers import peers
 from hilum.withheld_reports import Subject, cause_of
 from testing.fhir_server import FhirServer, FhirStore, resources_of
+from testing.hl7_receiver import Hl7Receiver
 from testing.phantoms.phantom import make_study
+from tests.support.hl7.parsed import control_id_of
 from tests.support.ledger.dispatching import InThisProcess
 from tests.support.peers.archives import orthanc_archive, require_dicomweb
 from tests.support.peers.peers import Orthanc, StoreScp, free_port
@@ -152,6 +154,18 @@ def _no_dicomweb(_path: Path) -> Receiver:
 
 
 @contextlib.contextmanager
+def _hl7(path: Path, answer: str = "AA") -> Iterator[Receiver]:
+    with Hl7Receiver(path / "ris", answer) as peer:
+        yield Receiver(dict(peer.settings), peer.held, f"127.0.0.1:{peer.port}")
+
+
+def _no_hl7(_path: Path) -> Receiver:
+    port = free_port()
+    section = {"kind": "hl7", "host": "127.0.0.1", "port": port}
+    return Receiver(section, list, f"127.0.0.1:{port}")
+
+
+@contextlib.contextmanager
 def _fhir(refuses: frozenset[str] = frozenset()) -> Iterator[Receiver]:
     with FhirServer(FhirStore(refuses)) as peer:
         yield Receiver({"kind": "fhir", "url": peer.url}, peer.held, peer.url)
@@ -189,6 +203,13 @@ RECEIVERS: Mapping[str, Kind] = {
         probe_knows=False,
     ),
     "stow": Kind(lambda _: _dicomweb(), _forbidding_dicomweb, _no_dicomweb),
+    "hl7": Kind(
+        _hl7,
+        lambda path, _document: _hl7(path, "AE"),
+        _no_hl7,
+        sends=HL7.key,
+        identity=control_id_of,
+    ),
     "fhir": Kind(
         lambda _: _fhir(),
         lambda _path, _document: _fhir(frozenset({"Observation"})),

@@ -15,6 +15,7 @@ from hilum.domain import (
     DOCUMENT_KINDS,
     FHIR,
     HEAT_MAP,
+    HL7,
     JSON,
     SR,
     SR_CLASS_PREFERENCE,
@@ -68,6 +69,7 @@ MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
     **{item.kind: derived for item in SR_CLASS_PREFERENCE[1:]},
     JSON.key: built,
     HEAT_MAP.key: drawn,
+    HL7.key: built,
     FHIR.key: built,
 }
 every_kind = pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from email import message_from_bytes
 from pathlib import Path
@@ -18,9 +19,12 @@ from hilum.report import build_documents
 from hilum.settings import StowDestination
 from testing.phantoms.phantom import make_study
 from tests.support.peers.archives import archived_image, orthanc_archive, require_dicomweb
+from tests.support.peers.certificates import Authority, authority
 from tests.support.peers.peers import Orthanc
+from tests.support.peers.tls_proxy import TlsProxy
 from tests.support.reports.results import CONTEXT, make_release, report_of
 
+__all__ = ["authority"]
 PASSWORD = "s3cret"
 
 
@@ -98,6 +102,35 @@ def test_a_wrong_password_is_an_outage_that_a_probe_shows(
     assert caught.value.is_outage
     assert "HTTP 401" in probe_destination("archive", wrong).detail
     assert probe_destination("archive", destination(orthanc, tmp_path)).is_ok
+
+
+def test_a_proxy_that_asks_for_our_certificate_gets_it(
+    orthanc: Orthanc,
+    authority: Authority,
+    report: Document,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    own = authority.identity("proxy", "IP:127.0.0.1")
+    ours = authority.identity("hilum", "DNS:hilum.test")
+    with TlsProxy(own, authority.file, orthanc.http_port) as proxy:
+        stranger = destination(orthanc, tmp_path).model_copy(
+            update={"url": f"{proxy.url}/dicom-web", "ca_file": authority.file}
+        )
+        files = {"certificate_file": ours.certificate, "key_file": ours.key}
+        with (
+            contextlib.closing(open_client("archive", stranger)) as client,
+            pytest.raises(Retry, match="certificate_file") as caught,
+        ):
+            client.deliver(report)
+        with contextlib.closing(
+            open_client("archive", stranger.model_copy(update=files))
+        ) as client:
+            client.deliver(report)
+
+    assert caught.value.is_outage
+    assert report.content in held(orthanc)
 
 
 def test_the_request_is_read_by_another_reader_of_multipart(report: Document) -> None:

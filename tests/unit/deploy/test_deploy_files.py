@@ -457,7 +457,7 @@ def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     path = tmp_path / "hilum.toml"
     path.write_text(text)
     settings = load(path)
-    assert set(settings.destinations) == {"pacs", "outbox"}
+    assert set(settings.destinations) == {"pacs", "outbox", "archive"}
     assert settings.triton.url == "triton:8001"
     assert settings.handling_of("MOBILE_DR", "HILUM").quiet_seconds == 30.0
     assert settings.senders["ARCHIVE"].transfer_syntaxes == (

@@ -34,6 +34,7 @@ from hilum.settings import (
     DicomDestination,
     FhirDestination,
     FolderDestination,
+    Hl7Destination,
     Pipeline,
     Settings,
 )
@@ -210,6 +211,25 @@ def test_that_nothing_was_analysed_goes_where_it_was_asked_for(tmp_path: Path) -
 def test_an_earlier_report_does_not_stay_the_last_word(tmp_path: Path) -> None:
     claimed = job(is_analysed=False, held={"quiet": held("2.25.1")})
     assert run(routed(tmp_path, claimed)) == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_a_message_on_nothing_goes_where_it_was_asked_for_or_an_earlier_one_may_be(
+    tmp_path: Path,
+) -> None:
+    more: dict[str, Destination] = {
+        "ris": Hl7Destination(host="ris"),
+        "asking_ris": Hl7Destination(host="ris", report_not_analysed=True),
+    }
+    claimed = job(is_analysed=False)
+    earlier = Document("hl7", "x-application/hl7-v2+er7", b"")
+    after_a_message = dataclasses.replace(claimed, predecessors={"hl7": earlier})
+    for folder, analysed, expected in (
+        ("a", job(is_analysed=True), ("ris", "asking_ris")),
+        ("b", claimed, ("asking_ris",)),
+        ("c", after_a_message, ("ris", "asking_ris")),
+    ):
+        (tmp_path / folder).mkdir()
+        assert run(routed(tmp_path / folder, analysed, more))["hl7"] == expected
 
 
 def test_a_bundle_on_nothing_goes_where_it_was_asked_for_or_an_earlier_one_may_be(

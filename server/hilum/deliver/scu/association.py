@@ -17,8 +17,9 @@ from typing import BinaryIO, Final
 from pydicom.uid import UID
 
 from hilum.deliver.client import UnknownOutcome
+from hilum.deliver.connection import ConnectionLost
 from hilum.deliver.scu import command, negotiation
-from hilum.deliver.scu.connection import ConnectionLost, SocketReader, pdvs
+from hilum.deliver.scu.connection import SocketReader, pdvs
 from hilum.deliver.scu.negotiation import AssociateRejection, ProposedContext
 from hilum.deliver.scu.statuses import check_status
 from hilum.dicom import command_set, pdu

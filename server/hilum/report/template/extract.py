@@ -51,7 +51,10 @@ _OF_PATIENT: Final = tags(
     {
         "AccessionNumber",
         "IssuerOfPatientID",
+        "PatientBirthDate",
         "PatientID",
+        "PatientName",
+        "PatientSex",
         "StudyDate",
         "StudyTime",
         "TimezoneOffsetFromUTC",

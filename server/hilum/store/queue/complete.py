@@ -122,8 +122,8 @@ _SUPERSEDED = "superseded"
 _UNREPORTED = (ResultState.DUE, ResultState.LEASED, ResultState.FAILED, ResultState.SHADOW)
 UNSENT = (DeliveryState.DEAD, DeliveryState.WITHHELD)
 """States of deliveries that ended unsent and may be requeued."""
-NEVER_SENT = ("class_ladder", "sop_class_refused")
-"""Reasons of a tried delivery of which no byte was sent: its SOP Class was refused."""
+NEVER_SENT = ("class_ladder", "sop_class_refused", "character_set")
+"""Reasons of a tried delivery of which no byte was sent."""
 _HAS_IT = delivery.c.delivered_at.is_not(None)
 # The former reason is cleared: without a try, the document is known as never sent.
 _TRIED = case((delivery.c.reason.in_(NEVER_SENT), 0), else_=delivery.c.attempts)

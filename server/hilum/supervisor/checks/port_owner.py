@@ -21,8 +21,9 @@ from pydicom.uid import ImplicitVRLittleEndian
 from pynetdicom.sop_class import Verification
 
 from hilum import IMPLEMENTATION_CLASS_UID
+from hilum.deliver.connection import ConnectionLost
 from hilum.deliver.scu import negotiation
-from hilum.deliver.scu.connection import ConnectionLost, SocketReader
+from hilum.deliver.scu.connection import SocketReader
 from hilum.dicom import pdu
 from hilum.services.state_dir import LOCKS, is_held
 from hilum.settings import Settings

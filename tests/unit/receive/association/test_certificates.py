@@ -20,7 +20,8 @@ import pytest
 from pydantic import ValidationError
 
 from hilum.api.status import Observer
-from hilum.deliver.scu.connection import ConnectionLost, SocketReader
+from hilum.deliver.connection import ConnectionLost
+from hilum.deliver.scu.connection import SocketReader
 from hilum.dicom.own_certificate import expires_at
 from hilum.dicom.tls_client import Tls, secure
 from hilum.errors import Retry
