@@ -11,7 +11,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens image-proof proof pythons docs lock sbom wheelhouse audit-packages
+.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-rules bench-tracing goldens image-proof proof pythons docs lock sbom wheelhouse audit-packages
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { \
@@ -96,6 +96,9 @@ bench-preprocess: setup ## from file to tensor on one core, beside the authors' 
 
 bench-report: setup ## reports a second: template beside highdicom; BENCH="--rounds 30"
 	@$(BIN)/python -m load_tests.bench.report $(BENCH)
+
+bench-rules: setup ## how long rules take to decide about a study; BENCH="--rounds 500", docs/operate/rules.md
+	@$(BIN)/python -m load_tests.bench.rules $(BENCH)
 
 bench-tracing: setup ## what OpenTelemetry spans cost an image; BENCH="--rounds 9", docs/operate/tracing.md
 	@$(BIN)/python -m load_tests.bench.tracing $(BENCH)

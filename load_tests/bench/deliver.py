@@ -1,8 +1,7 @@
 """`make bench-deliver`: structured reports to local receivers, one document after the other.
 
-By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc over one connection, as HL7
-messages to python-hl7's MLLP server, and as FHIR Bundles to a server of ours, each over one
-connection.
+By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc, as HL7 messages to
+python-hl7's MLLP server, and as FHIR Bundles to a server of ours, each over one connection.
 Documents a second, and CPU of each.
 """
 
@@ -84,9 +83,11 @@ def _python_hl7(folder: Path) -> Iterator[Receiver]:
 
 @contextlib.contextmanager
 def _fhir(_folder: Path) -> Iterator[Receiver]:
-    with FhirServer() as peer:
-        with contextlib.closing(FhirClient("bench", FhirDestination(url=peer.url))) as client:
-            yield client, lambda: len(peer.held())
+    with (
+        FhirServer() as peer,
+        contextlib.closing(FhirClient("bench", FhirDestination(url=peer.url))) as client,
+    ):
+        yield client, lambda: len(peer.held())
 
 
 def reports(numbers: Iterable[int]) -> list[Document]:

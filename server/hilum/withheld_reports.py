@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hilum.domain import HEAT_MAP, Release, RolloutState
+from hilum.domain import HEAT_MAP, Release, RolloutState, RuleDecision
+from hilum.rules import RuleRow
 from hilum.settings import Destination, Settings
 
 _NO_HEAT_MAP: Final = "no_heat_map"
@@ -163,22 +164,44 @@ def in_place(
 def _paths(
     settings: Settings, name: str, releases: Mapping[str, Sequence[Release]]
 ) -> Iterator[_Path]:
-    for calling in dict.fromkeys(["", *settings.receive.calling_ae_titles, *settings.senders]):
-        for called in settings.receive.ae_titles:
-            handling = settings.handling_of(calling, called)
-            if name in handling.destinations:
-                yield from (
-                    _Path(calling, item)
-                    for read in handling.releases
-                    for item in releases.get(read, ())
-                )
+    for calling, decision in _decisions(settings):
+        handling = settings.handling(decision)
+        if name in handling.destinations:
+            yield from (
+                _Path(calling, item)
+                for read in handling.releases
+                for item in releases.get(read, ())
+            )
+
+
+def _decisions(settings: Settings) -> Iterator[tuple[str, RuleDecision | None]]:
+    """Yield the decisions that the rules may make, each with a Calling AE Title."""
+    calling = dict.fromkeys(["", *settings.receive.calling_ae_titles, *settings.senders])
+    if settings.rule_table is None:
+        yield from ((title, None) for title in calling)
+        return
+    found = settings.rule_table.reachable(list(calling), settings.receive.ae_titles)
+    met = {(title, row.decision) for title, row in found}
+    seen = {decision for _, decision in met}
+    # A rule may name a title, or a pattern of titles, that stands nowhere else.
+    others = ((_title_of(row), row.decision) for row in settings.rule_table.rows)
+    yield from sorted(met, key=lambda item: (item[1].rule, item[0]))
+    yield from (item for item in others if item[1] not in seen)
+
+
+def _title_of(row: RuleRow) -> str:
+    """Return a Calling AE Title that a rule names; empty: a pattern, or none."""
+    named = [title for item in row.conditions if item.name == "calling" for title in item.titles]
+    return next((title for title in named if not set(title) & set("*?\\")), "")
 
 
 def _of(
     settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]
 ) -> Iterator[WithholdingCause]:
     if not paths:
-        why = "no sender's and no route's destinations name it, and all studies have one of those"
+        why = (
+            "no rule's destinations name it (nor a sender's, nor a route's), and each study has one"
+        )
         yield WithholdingCause(
             name,
             "no_study",

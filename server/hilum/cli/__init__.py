@@ -32,6 +32,7 @@ from hilum.cli import (
 from hilum.cli.campaigns import campaign, compare, export, sources, status
 from hilum.cli.fleet import hosts, ledger
 from hilum.cli.frame import app
+from hilum.cli.rules import rules
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
 
@@ -58,6 +59,7 @@ __all__ = [
     "resend",
     "retention",
     "rollouts",
+    "rules",
     "server",
     "sources",
     "status",

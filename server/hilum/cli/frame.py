@@ -98,6 +98,10 @@ token_app = typer.Typer(help="Tokens for REST and the pages.", no_args_is_help=T
 app.add_typer(token_app, name="token")
 ledger_app = typer.Typer(help="The ledger that all hosts share.", no_args_is_help=True)
 app.add_typer(ledger_app, name="ledger")
+rules_app = typer.Typer(
+    help="Rules about studies: show, explain, test, replay.", no_args_is_help=True
+)
+app.add_typer(rules_app, name="rules")
 images_app = typer.Typer(help="Single images.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 

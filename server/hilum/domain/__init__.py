@@ -99,6 +99,7 @@ from hilum.domain.reasons import (
 from hilum.domain.releases import Label, Release, alias_of
 from hilum.domain.results import Decision, Finding, Outcome, Result, SourceImage, source_digest
 from hilum.domain.rollouts import Rollout, RolloutMode
+from hilum.domain.rules import KnownStudy, RuleDecision
 from hilum.domain.states import (
     CommitmentState,
     ComparisonState,
@@ -172,6 +173,7 @@ __all__ = [
     "ImageReason",
     "Instance",
     "Job",
+    "KnownStudy",
     "Label",
     "Lease",
     "ListRow",
@@ -195,6 +197,7 @@ __all__ = [
     "RolloutMode",
     "RolloutState",
     "RowOutcome",
+    "RuleDecision",
     "Scope",
     "SeriesReason",
     "SeriesState",

@@ -39,6 +39,10 @@ class ServerReason(ReasonBase):
             " ID and send that image again, or reject it."
         ),
     )
+    NOT_ANALYSED_BY_RULE = (
+        "not_analysed_by_rule",
+        "A rule of the settings says that no release reads such a study; the detail says why.",
+    )
     NOT_WAITED_FOR = "not_waited_for", "A person completed the study before this image was read."
     ERASED = "erased", "The data of the patient, or of this study, was erased."
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hilum.domain.priority import Priority
+from hilum.domain.rules import RuleDecision
 from hilum.domain.states import StudyState
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study's row."""
+    """A study's row. `decision` None: there were no rules when it began."""
 
     study_instance_uid: str
     revision: int
@@ -23,3 +24,4 @@ class Study:
     called_ae_title: str
     id: int = 0
     peer_address: str = ""
+    decision: RuleDecision | None = None

@@ -32,6 +32,7 @@ from hilum.domain import (
     ReportJob,
     Result,
     ResultState,
+    RuleDecision,
     ServerReason,
     StudyJob,
     StudyState,
@@ -49,6 +50,7 @@ from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
 from hilum.receive.headers.patient import identity_of
 from hilum.report import REPORTS, BuiltReport, ReportContext, derive
+from hilum.rules import StudyFacts
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
 from hilum.settings import Destination, Pipeline, Settings, message_settings
@@ -288,18 +290,17 @@ class ReportHandler:
     def _wants(self, kind: str, name: str, job: ReportJob) -> bool:
         """Return whether a destination takes this document.
 
-        It does if its sender or route requires it, or if it has an earlier report. A study that was
+        It does if the rule of the study names it, or if it has an earlier report. A study that was
         not analysed is reported where the settings require it, and wherever an earlier report is.
         The numbers of that one are no longer valid, so it gets a successor. Else the result of a
         campaign goes to no destination, unless the campaign delivers.
         """
-        handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
         has_earlier = name in job.delivered_reports or (
             kind == HEAT_MAP.key and name in job.heat_map_destinations
         )
         campaign_id = job.result.campaign_id
         is_kept_here = campaign_id is not None and not self._delivers(campaign_id)
-        if not has_earlier and (is_kept_here or name not in handling.destinations):
+        if not has_earlier and (is_kept_here or not self._leads_to(name, job)):
             return False
         destination = self._settings.destinations[name]
         is_silent = not (
@@ -308,6 +309,28 @@ class ReportHandler:
             or _may_hold_numbers(DOCUMENT_KINDS[kind], name, job)
         )
         return kind in destination.documents and not is_silent
+
+    def _leads_to(self, name: str, job: ReportJob) -> bool:
+        """Return whether the rules send the documents of this study there."""
+        decision = job.study.decision or self._decided_late(job)
+        return name in self._settings.handling(decision).destinations
+
+    def _decided_late(self, job: ReportJob) -> RuleDecision | None:
+        """Return the decision of the rules as they are now: the study is older than they are."""
+        table = self._settings.rule_table
+        if table is None:
+            return None
+        study = job.study
+        first = min(job.instances, key=lambda item: item.id, default=None)
+        facts = StudyFacts(
+            study.calling_ae_title,
+            study.called_ae_title,
+            study.peer_address,
+            header=b"" if first is None else first.header,
+            transfer_syntax_uid="" if first is None else first.transfer_syntax_uid,
+            is_of_campaign=study.called_ae_title in self._settings.campaign_titles,
+        )
+        return table.decide(facts)
 
 
 def _say_reported(job: ReportJob, documents: Iterable[NewDocument]) -> None:

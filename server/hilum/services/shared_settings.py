@@ -26,6 +26,7 @@ _SECTIONS: Final = (
     "destinations",
     "routes",
     "senders",
+    "rules",
     "commitment",
     "sources",
     "campaigns",

@@ -151,16 +151,33 @@ def _unknown(place: tuple[str, ...], known: list[str]) -> str:
 def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str:
     place = tuple(str(part) for part in item["loc"] if part != "[key]")
     where = _origin(place, file, given)
+    shown = _by_name(place, given.content)
     if item["type"] == "extra_forbidden":
-        return f"{where}{'.'.join(place)}: {_unknown(place, known_names(place[:-1]))}"
+        return f"{where}{'.'.join(shown)}: {_unknown(place, known_names(place[:-1]))}"
     is_secret = any(
         secret[: len(place)] == place for secret in _SECRETS
     )  # or its section: ledger = "postgresql+psycopg://…"
-    value = (
-        "" if is_secret or isinstance(item.get("input"), dict) else f" (got {item.get('input')!r})"
-    )
-    name = f"{'.'.join(place)}: " if place else ""
+    value = "" if is_secret or _is_table(item.get("input")) else f" (got {item.get('input')!r})"
+    name = f"{'.'.join(shown)}: " if place else ""
     return f"{where}{name}{item['msg'].removeprefix('Value error, ')}{value}"
+
+
+def _is_table(value: object) -> bool:
+    """Return whether a value is a table, or a list of tables."""
+    return isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(item, dict) for item in value)
+    )
+
+
+def _by_name(place: tuple[str, ...], content: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the place, with the name of a rule instead of its number in the list."""
+    if len(place) < 2 or place[0] != "rules" or not place[1].isdigit():
+        return place
+    number = int(place[1])
+    rules = content.get("rules", [])
+    rule = rules[number] if isinstance(rules, list) and number < len(rules) else None
+    name = rule.get("name") if isinstance(rule, dict) else None
+    return ("rules", str(name or f"number {number + 1}"), *place[2:])
 
 
 def _origin(place: tuple[str, ...], file: Path | None, given: Overlaid) -> str:

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from hilum.settings.fields import Section
 from hilum.settings.root import Settings
 from hilum.settings.sections import NAMED
-from hilum.settings.tables import OneOf, fields_of, models_of
+from hilum.settings.tables import OneOf, fields_of, item_of, models_of
 
 _TYPE_WORDS: Mapping[object, str] = {
     str: "text",
@@ -27,7 +27,9 @@ def describe() -> Iterator[tuple[str, str, str, str]]:
     """(name, type, default, description) of every setting, for the documentation."""
     for section, info in Settings.model_fields.items():
         kind: object = info.annotation
-        if section in NAMED:
+        if (item := item_of(kind)) is not None:
+            yield from _described(item, section)
+        elif section in NAMED:
             yield from _described(get_args(kind)[1], f"{section}.{NAMED[section]}")
         else:
             yield from _described(kind, section)

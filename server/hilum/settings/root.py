@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
-from hilum.domain import ARCHIVE, CAMPAIGN_AE_TITLE, FILES, PICTURES
+from hilum.domain import ARCHIVE, CAMPAIGN_AE_TITLE, FILES, PICTURES, RuleDecision
+from hilum.rules import RuleTable
 from hilum.settings.archive import ArchiveSection
 from hilum.settings.destinations import AnyDestination, Destination, message_settings
 from hilum.settings.fields import AeTitle, Section
@@ -18,6 +19,8 @@ from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
 from hilum.settings.receive import Receive
+from hilum.settings.rules.former import advice, rules_of
+from hilum.settings.rules.rule import StudyRule, problems_of, table_of
 from hilum.settings.service import Api, Audit, LedgerSection, Log, Pipeline, Site, Stow, Tracing
 from hilum.settings.sources import AnySource, CampaignLimits, CMoveSource
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
@@ -42,6 +45,7 @@ class Settings(Section):
     destinations: Mapping[str, AnyDestination] = {}
     routes: Mapping[AeTitle, Route] = {}
     senders: Mapping[AeTitle, Sender] = {}
+    rules: tuple[StudyRule, ...] = ()  # after all that they name
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
     sources: Mapping[str, AnySource] = {}
     campaigns: CampaignLimits = CampaignLimits()
@@ -152,6 +156,23 @@ class Settings(Section):
             raise ValueError("; ".join(problems))
         return value
 
+    @field_validator("rules")
+    @classmethod
+    def _rules_can_be_followed(
+        cls, value: tuple[StudyRule, ...], info: ValidationInfo
+    ) -> tuple[StudyRule, ...]:
+        known = info.data["receive"].ae_titles if "receive" in info.data else ()
+        problems = problems_of(value, (*known, CAMPAIGN_AE_TITLE) if known else ())
+        for rule in value:
+            names = rule.then.destinations or ()
+            problems += _unknown_destinations(rule.name, names, info)
+        former = rules_of(info.data.get("routes", {}), info.data.get("senders", {}))
+        if value and former:
+            problems.append(f"they stand beside the former way to say it: {advice(former)}")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
     @field_validator("sources")
     @classmethod
     def _sources_have_a_door(
@@ -212,34 +233,46 @@ class Settings(Section):
         """Return the settings that differ for this AE Title."""
         return self.senders.get(calling_ae_title.strip(), _ANY_SENDER)
 
-    def handling_of(self, calling_ae_title: str, called_ae_title: str) -> Handling:
-        """Of studies whose first image came from the one to the other.
+    @cached_property
+    def rules_in_use(self) -> tuple[StudyRule, ...]:
+        """The rules, or those that routes and senders mean; none: all studies are alike."""
+        return self.rules or rules_of(self.routes, self.senders)
 
-        As the sender's section says, else the route, else as for all.
+    @cached_property
+    def rule_table(self) -> RuleTable | None:
+        """The rules in use, compiled; None: all studies are alike."""
+        return table_of(self.rules_in_use) if self.rules_in_use else None
+
+    def handling(self, decision: RuleDecision | None) -> Handling:
+        """Return the complete settings for a study with this decision.
+
+        A setting that the rule left out is as for all studies. None: all of them.
         """
-        sender = self.sender(calling_ae_title)
-        route = self.routes.get(called_ae_title, _NO_ROUTE)
+        said = decision or _NOTHING_SAID
         return Handling(
-            priority=sender.priority or route.priority,
-            releases=tuple(
-                dict.fromkeys(sender.releases or route.releases or self.models.releases)
-            ),  # each reads an image once
-            destinations=sender.destinations or route.destinations or tuple(self.destinations),
-            quiet_seconds=_first(
-                sender.quiet_seconds, route.quiet_seconds, self.studies.quiet_seconds
-            ),
+            priority=said.priority or "live",
+            releases=self._readers(said.releases),
+            destinations=tuple(self.destinations)
+            if said.destinations is None
+            else said.destinations,
+            quiet_seconds=_first(said.quiet_seconds, self.studies.quiet_seconds),
             maximum_wait_seconds=_first(
-                sender.maximum_wait_seconds, self.studies.maximum_wait_seconds
+                said.maximum_wait_seconds, self.studies.maximum_wait_seconds
             ),
+            not_analysed=said.not_analysed,
         )
 
-    @property
+    def _readers(self, named: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the releases, once each: those of the rule that are still in the settings."""
+        active = self.active_releases
+        left = tuple(dict.fromkeys(name for name in named or () if name in active))
+        return left or tuple(dict.fromkeys(self.models.releases))
+
+    @cached_property
     def active_releases(self) -> tuple[str, ...]:
-        """Every release that reads some studies, those of routes and senders included."""
-        some = [item.releases for item in self.routes.values()] + [
-            item.releases for item in self.senders.values()
-        ]
-        return tuple(dict.fromkeys([*self.models.releases, *itertools.chain(*some)]))
+        """Every release that reads some studies, those of rules, routes and senders included."""
+        some = [name for rule in self.rules_in_use for name in rule.then.releases or ()]
+        return tuple(dict.fromkeys([*self.models.releases, *some]))
 
     @property
     def campaign_titles(self) -> frozenset[str]:
@@ -312,9 +345,7 @@ class Settings(Section):
 
 _ANY_SENDER = Sender()
 _BUILT_IN = (FILES, PICTURES, ARCHIVE)
-
-
-_NO_ROUTE = Route()
+_NOTHING_SAID = RuleDecision("", "")
 
 
 def _first(*values: float | None) -> float:

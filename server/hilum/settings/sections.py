@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import get_args, get_origin
 
 from hilum.settings.root import Settings
-from hilum.settings.tables import fields_of, models_of
+from hilum.settings.tables import fields_of, item_of, models_of
 
 # Sections that hold named tables, and what the name is.
 NAMED: Mapping[str, str] = {
@@ -35,8 +35,8 @@ def _type_at(place: tuple[str, ...]) -> object:
     """Return the type at this place; None: there is no such section."""
     kind: object = Settings
     for name in place:
-        if get_origin(kind) is Mapping:
-            kind = get_args(kind)[1]
+        if get_origin(kind) is Mapping or item_of(kind) is not None:
+            kind = item_of(kind) or get_args(kind)[1]
         else:
             info = fields_of(kind).get(name)
             kind = None if info is None else info.annotation

@@ -228,13 +228,17 @@ class Sender(Section):
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """The complete settings for one study. Times in seconds."""
+    """The complete settings for one study. Times in seconds.
 
-    priority: PriorityName
+    `not_analysed`: the reason why no release reads its images; empty: they are read.
+    """
+
+    priority: str
     releases: tuple[str, ...]
     destinations: tuple[str, ...]
     quiet_seconds: float
     maximum_wait_seconds: float
+    not_analysed: str = ""
 
 
 class Watch(Section):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from inspect import get_annotations
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
@@ -77,6 +77,12 @@ def models_of(annotation: object) -> Mapping[str, type[Section]]:
         return {"": annotation}
     by_kind = [item for item in get_args(annotation) if isinstance(item, ByKind)]
     return by_kind[0].models if by_kind else {}
+
+
+def item_of(annotation: object) -> type[Section] | None:
+    """Return the model of a list of sections; None: it is no such list."""
+    items = get_args(annotation) if get_origin(annotation) is tuple else ()
+    return items[0] if items and models_of(items[0]) else None
 
 
 def fields_of(annotation: object) -> dict[str, FieldInfo]:

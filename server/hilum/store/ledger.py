@@ -30,6 +30,7 @@ from hilum.domain import (
     HostFacts,
     Instance,
     Job,
+    KnownStudy,
     Lease,
     Rejection,
     StudyJob,
@@ -49,6 +50,7 @@ from hilum.store.intake.known_images import KnownImage
 from hilum.store.intake.missing_files import Quarantined
 from hilum.store.intake.received import Arrival
 from hilum.store.intake.record import ImageChanged, RecordOutcome
+from hilum.store.intake.studies import StudyDecided
 from hilum.store.notify.notifier import Subscription, notifier_for
 from hilum.store.queries import associations
 from hilum.store.queries.activation_maps import activation_maps
@@ -64,6 +66,7 @@ from hilum.store.queue.hand_off import HandOff, Reservation
 from hilum.store.queue.jobs import jobs_of
 from hilum.store.queue.queues import QUEUES
 from hilum.store.queue.resend import Resent
+from hilum.store.schema import codec
 from hilum.store.schema.tables import (
     WORK_TABLES,
     destination,
@@ -72,7 +75,7 @@ from hilum.store.schema.tables import (
     study,
 )
 
-__all__ = ["Arrival", "ImageChanged", "Ledger", "RecordOutcome"]
+__all__ = ["Arrival", "ImageChanged", "Ledger", "RecordOutcome", "StudyDecided"]
 
 # The stages to notify when a stage's rows have advanced and left a row due. A delivery may leave
 # the same report in another SOP Class due.
@@ -90,6 +93,23 @@ _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _ITS_ROW = update(process).where(process.c.name == bindparam("who"))
 _BEAT = PreparedStatement(_ITS_ROW)
 _BEAT_AGAIN = PreparedStatement(_ITS_ROW.where(process.c.started_at == bindparam("since")))
+_KNOWN_STUDIES = PreparedStatement(
+    select(
+        *(
+            study.c[name]
+            for name in (
+                "study_instance_uid",
+                "calling_ae_title",
+                "called_ae_title",
+                "peer_address",
+                "rule",
+                "rules_digest",
+                "rule_effect",
+            )
+        )
+    ).where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True))),
+    "uids",
+)
 _HOST = socket.gethostname()
 _TRIES = 3
 _REJECTED_AT_ONCE = 500  # images of one transaction: PostgreSQL has room for some thousand locks
@@ -297,19 +317,22 @@ class Ledger:
             query = select(document.c.id).where(document.c.sop_instance_uid == sop_instance_uid)
             return connection.execute(query).first() is not None
 
-    def ae_titles(self, study_uids: Collection[str]) -> dict[str, tuple[str, str]]:
-        """Calling and Called AE Title of the first image of each of these studies.
+    def known_studies(self, study_uids: Collection[str]) -> dict[str, KnownStudy]:
+        """The sender of the first image of each of these studies, and the decision by it.
 
         Studies without an image are left out.
         """
-        query = select(
-            study.c.study_instance_uid, study.c.calling_ae_title, study.c.called_ae_title
-        )
         with self._reads.begin() as connection:
-            rows = connection.execute(query.where(study.c.study_instance_uid.in_(study_uids)))
-            return {
-                row.study_instance_uid: (row.calling_ae_title, row.called_ae_title) for row in rows
-            }
+            rows = _KNOWN_STUDIES.all(connection, {"uids": list(study_uids)})
+        return {
+            row.study_instance_uid: KnownStudy(
+                row.calling_ae_title,
+                row.called_ae_title,
+                row.peer_address,
+                codec.decision_of(row),
+            )
+            for row in rows
+        }
 
     def campaigns_of(self, sop_instance_uids: Collection[str]) -> dict[str, dict[str, int]]:
         """The campaigns that wait for these images: by SOP Instance UID, then by release.

@@ -24,9 +24,7 @@ _log = telemetry.logger("supervisor")
 
 def longest_waits(settings: Settings) -> Mapping[str, float]:
     """Return the largest number of seconds, by stage, until a row is due."""
-    own = [item.quiet_seconds for item in settings.routes.values()] + [
-        item.quiet_seconds for item in settings.senders.values()
-    ]
+    own = [rule.then.quiet_seconds for rule in settings.rules_in_use]
     quiet = max(settings.studies.quiet_seconds, *(seconds or 0.0 for seconds in own), 0.0)
     pause = _JITTER * max(
         settings.pipeline.maximum_backoff_seconds, settings.pipeline.backoff_seconds

@@ -39,6 +39,7 @@ from hilum.services.releases.releases import active_releases, keep_releases
 from hilum.services.state_dir import HeldRoles, metrics_dir
 from hilum.services.upgrade import migrate_at_rest, until_done
 from hilum.settings import Receive, Settings
+from hilum.settings.rules.former import advice
 from hilum.store.archive.archives import open_archive
 from hilum.store.archive.consistency import begin_archive, require_archive, require_ledger
 from hilum.store.archive.store_errors import StoreAway
@@ -122,6 +123,7 @@ class Supervisor:
         """
         self._require_ledger()
         forbid_core_files()
+        _warn_of_former_rules(self.settings)
         self._children = [
             Child(role, index) for role, count in self._plan() for index in range(count)
         ]
@@ -510,6 +512,12 @@ class Supervisor:
             listening.close()
         self._waker.close()
         log.info("stopped")
+
+
+def _warn_of_former_rules(settings: Settings) -> None:
+    """Warn where routes and senders still say how studies are handled."""
+    if settings.rules_in_use and not settings.rules:
+        log.warning("routes_and_senders_decide", advice=advice(settings.rules_in_use))
 
 
 def _say_not_migrated(problem: str) -> None:

@@ -15,6 +15,7 @@ from hilum.store.schema.tables import campaign_image, instance, reading, result,
 from tests.support.campaigns.scripted_source import ScriptedCampaign, scripted_campaign
 from tests.support.ledger.arrivals import arrival_of
 from tests.support.ledger.rolling import Rolling
+from tests.support.rules.studies import settings_with
 
 ONE = {"1.1.7": ["1.1.7.1"]}
 
@@ -34,7 +35,7 @@ def send_live(
     settings = Settings.model_validate({"models": {"releases": [release]}})
     instance_of = arrival_of(uid, "1.1", (), **came).instance  # type: ignore[arg-type]
     arrivals = arrivals_of(
-        [instance_of], settings, rolling.ledger.ae_titles, rolling.ledger.campaigns_of
+        [instance_of], settings, rolling.ledger.known_studies, rolling.ledger.campaigns_of
     )
     (outcome,) = rolling.ledger.record(arrivals)
     return outcome
@@ -77,6 +78,39 @@ def test_its_row_and_its_study_become_the_live_senders(scripted: ScriptedCampaig
     assert (grown.calling_ae_title, grown.called_ae_title) == ("CR1", "HILUM")
     assert grown.priority == Priority.LIVE
     assert {row.release for row in scripted.rolling.rows(reading)} == {"chest@1", "chest@2"}
+
+
+def test_the_rules_decide_anew_by_the_live_image(scripted: ScriptedCampaign) -> None:
+    of_campaigns = {"name": "fetched", "when": {"campaign": True}, "then": {"destinations": []}}
+    scripted.settings = settings_with(of_campaigns)
+    scripted.plan(ONE)
+    scripted.turn(scripted.run())
+    (before,) = scripted.rolling.rows(study)
+    live = arrival_of("1.1.7.1", "1.1", (), calling_ae_title="CR1").instance
+    ledger = scripted.rolling.ledger
+    ledger.record(arrivals_of([live], scripted.settings, ledger.known_studies, ledger.campaigns_of))
+
+    (after,) = scripted.rolling.rows(study)
+    assert (before.rule, after.rule) == ("fetched", "default")
+    assert (after.calling_ae_title, after.rule_effect) == ("CR1", {})
+
+
+def test_a_rule_keeps_a_live_image_from_releases_that_a_campaign_had_read(
+    scripted: ScriptedCampaign,
+) -> None:
+    effect = {"not_analysed": True, "reason": "no consent"}
+    no_consent = {"name": "no consent", "when": {"calling": "CR1"}, "then": effect}
+    scripted.plan(ONE)
+    scripted.turn(scripted.run())
+    live = arrival_of("1.1.7.1", "1.1", (), calling_ae_title="CR1").instance
+    ledger = scripted.rolling.ledger
+    settings = settings_with(no_consent)
+    ledger.record(arrivals_of([live], settings, ledger.known_studies, ledger.campaigns_of))
+
+    states = {row.release: row.reason for row in scripted.rolling.rows(reading)}
+    assert states["chest@1"] == "not_analysed_by_rule"
+    (grown,) = scripted.rolling.rows(study)
+    assert grown.open_readings == sum(row.state == "due" for row in scripted.rolling.rows(reading))
 
 
 def test_it_is_read_once_however_often_it_is_sent(scripted: ScriptedCampaign) -> None:

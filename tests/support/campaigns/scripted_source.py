@@ -231,7 +231,7 @@ class ScriptedCampaign:
             arrivals_of(
                 [bare],
                 self.settings,
-                self.rolling.ledger.ae_titles,
+                self.rolling.ledger.known_studies,
                 self.rolling.ledger.campaigns_of,
             )
         )

@@ -7,7 +7,8 @@ import uuid
 
 from hilum.domain import Instance, Priority
 from hilum.receive.indexing.arrivals import arrivals_of
-from hilum.settings import Settings
+from hilum.rules import StudyFacts
+from hilum.settings import Handling, Settings
 from hilum.store.intake.received import Arrival
 
 QUIET_SECONDS = 10.0
@@ -49,6 +50,12 @@ def arrival_of(
         QUIET_SECONDS,
         maximum_wait_seconds,
     )  # type: ignore[arg-type]
+
+
+def handling_of(settings: Settings, calling: str, called: str) -> Handling:
+    """What is done with a study of these AE Titles, of whose header nothing is known."""
+    table = settings.rule_table
+    return settings.handling(None if table is None else table.decide(StudyFacts(calling, called)))
 
 
 def first_arrival(instance: Instance, settings: Settings) -> Arrival:

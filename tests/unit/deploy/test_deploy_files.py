@@ -19,6 +19,7 @@ import yaml
 from hilum.models.manifest.catalogue import load_catalogue
 from hilum.settings import DicomDestination, Settings, describe, load
 from hilum.withheld_reports import in_place, refusals
+from tests.support.rules.studies import facts, rule_of
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"
@@ -449,7 +450,7 @@ def test_reports_of_the_examples_releases_arrive_at_its_destination():
 def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     """Every `# name = value` with its comment sign removed must load as well."""
     text = re.sub(
-        r"^# (?=\w+ += |\[(destinations|senders|commitment|sources))",
+        r"^# (?=\w+ += |\[(destinations|senders|commitment|sources|\[rules))",
         "",
         (DEPLOY / "hilum.toml").read_text(),
         flags=re.MULTILINE,
@@ -459,7 +460,7 @@ def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     settings = load(path)
     assert set(settings.destinations) == {"pacs", "outbox", "archive"}
     assert settings.triton.url == "triton:8001"
-    assert settings.handling_of("MOBILE_DR", "HILUM").quiet_seconds == 30.0
+    assert rule_of(settings, facts("MOBILE_DR", Modality="DX")) == "mobile"
     assert settings.senders["ARCHIVE"].transfer_syntaxes == (
         "JPEG2000Lossless",
         "ExplicitVRLittleEndian",

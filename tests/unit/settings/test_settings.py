@@ -15,6 +15,7 @@ from sqlalchemy import make_url
 
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings, describe, load, restore, secrets_in
+from tests.support.ledger.arrivals import handling_of
 
 
 @pytest.fixture(autouse=True)
@@ -431,8 +432,8 @@ def test_a_child_gets_the_same_settings_whatever_its_environment_says(
     text = settings.dump()
     monkeypatch.setenv("HILUM_RECEIVE__PORT", "2000")
     assert restore(text) == settings
-    assert restore(text).handling_of("ER", "HILUM").quiet_seconds == 2.5
-    assert restore(text).handling_of("OTHER", "HILUM").quiet_seconds == 10.0
+    assert handling_of(restore(text), "ER", "HILUM").quiet_seconds == 2.5
+    assert handling_of(restore(text), "OTHER", "HILUM").quiet_seconds == 10.0
 
 
 def test_the_largest_values_reach_the_children() -> None:

@@ -64,6 +64,9 @@ class StudySummary(ResponseModel):
     priority: PriorityName
     calling_ae_title: str = Field(description="Sender of the first image.", examples=["CR_ROOM1"])
     called_ae_title: str
+    rule: str | None = Field(
+        description="The rule that decided about it at its first image; null: there were none."
+    )
     received_first: Moment
     received_last: Moment
     quiet_until: Moment = Field(
@@ -318,6 +321,9 @@ class StudyAnswer(ResponseModel):
     priority: PriorityName
     calling_ae_title: str
     called_ae_title: str
+    rule: str | None = Field(
+        description="The rule that decided about it at its first image; null: there were none."
+    )
     received_first: Moment
     received_last: Moment
     quiet_until: Moment

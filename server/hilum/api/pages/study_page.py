@@ -156,6 +156,8 @@ def _reading_states(study: Item) -> list[str]:
 
 def _facts(study: Item) -> Iterator[tuple[str, str]]:
     yield "Sender", f"{study['calling_ae_title']} → {study['called_ae_title']}"
+    if study["rule"] is not None:
+        yield "Rule", study["rule"]
     yield "Images", str(len(study["images"]))
     yield "Priority", study["priority"]
     yield "Revision", str(study["revision"])

@@ -1,36 +1,45 @@
-"""The handling of received instances: sender and route of their study's first image decide."""
+"""The handling of received instances: the rules decide by the first image of their study."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from hilum.domain import Instance, Priority
+from hilum.domain import Instance, KnownStudy, Priority, RuleDecision
+from hilum.rules import StudyFacts, facts_of
 from hilum.settings import Handling, Settings
 from hilum.store.intake.received import Arrival
 
-Titles = tuple[str, str]  # the Calling and the Called AE Title
+Known = Callable[[Collection[str]], Mapping[str, KnownStudy]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """The decision about a study. `is_new`: made just now, because it had no row."""
+
+    decision: RuleDecision | None
+    is_new: bool = False
 
 
 def arrivals_of(
     instances: Sequence[Instance],
     settings: Settings,
-    known: Callable[[Collection[str]], Mapping[str, Titles]],
+    known: Known,
     wanted: Callable[[Collection[str]], Mapping[str, Mapping[str, int]]] = lambda _: {},
 ) -> list[Arrival]:
     """Return the arrivals, in the order of the instances.
 
-    `known` returns, for studies with a row, the AE Titles of their first image. `wanted` returns
-    the campaigns that wait for an image, by release; it is asked for images that came to an AE
+    `known` returns, for studies with a row, their sender and the decision. `wanted` returns the
+    campaigns that wait for an image, by release; it is asked for images that came to an AE
     Title of campaigns alone.
     """
     titles = settings.campaign_titles
     live = [item for item in instances if item.called_ae_title not in titles]
     fetched = [item.sop_instance_uid for item in instances if item.called_ae_title in titles]
     campaigns = wanted(fetched) if fetched else {}
-    deciding = _deciding(live, settings, known)
-    handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
+    decided = _decided(live, settings, known)
+    handling_of = functools.cache(settings.handling)  # a batch has few decisions
     arrivals = list[Arrival]()
     for instance in instances:
         uid = instance.study_instance_uid
@@ -38,28 +47,49 @@ def arrivals_of(
             of_campaign = campaigns.get(instance.sop_instance_uid, {})
             arrivals.append(_fetched(instance, of_campaign, settings))
         else:
-            arrival = _arrival(instance, handling_of(*deciding[uid]), settings)
+            found = decided[uid]
+            arrival = _arrival(instance, handling_of(found.decision), found, settings)
             arrivals.append(replace(arrival, takes_over=titles))
     return arrivals
 
 
-def _deciding(
-    live: Sequence[Instance],
-    settings: Settings,
-    known: Callable[[Collection[str]], Mapping[str, Titles]],
-) -> dict[str, Titles]:
-    """Return the AE Titles that decide about each study.
+def _decided(live: Sequence[Instance], settings: Settings, known: Known) -> dict[str, _Decided]:
+    """Return the decision about each study.
 
     A study that only campaigns have brought is decided by its first live image.
     """
-    found: Mapping[str, Titles] = {}
-    if live and (settings.routes or settings.senders or settings.sources):
+    found: Mapping[str, KnownStudy] = {}
+    if live and (settings.rule_table is not None or settings.sources):
         found = known({instance.study_instance_uid for instance in live})
-    titles = settings.campaign_titles
-    deciding = {uid: pair for uid, pair in found.items() if pair[1] not in titles}
+    decided: dict[str, _Decided] = {}
     for instance in live:
-        deciding.setdefault(instance.study_instance_uid, _titles(instance))
-    return deciding
+        uid = instance.study_instance_uid
+        if uid not in decided:
+            decided[uid] = _of_study(instance, found.get(uid), settings)
+    return decided
+
+
+def _of_study(instance: Instance, known: KnownStudy | None, settings: Settings) -> _Decided:
+    """Return the decision about the study of an image, the first of it in this batch.
+
+    A study from before there were rules is decided by its first sender and this header.
+    """
+    if known is None or known.called_ae_title in settings.campaign_titles:
+        return _Decided(_decide(facts_of(instance), settings), is_new=True)
+    if known.decision is not None:
+        return _Decided(known.decision)
+    facts = StudyFacts(
+        known.calling_ae_title,
+        known.called_ae_title,
+        known.peer_address,
+        header=instance.header,
+        transfer_syntax_uid=instance.transfer_syntax_uid,
+    )
+    return _Decided(_decide(facts, settings))
+
+
+def _decide(facts: StudyFacts, settings: Settings) -> RuleDecision | None:
+    return None if settings.rule_table is None else settings.rule_table.decide(facts)
 
 
 def _fetched(instance: Instance, campaigns: Mapping[str, int], settings: Settings) -> Arrival:
@@ -67,8 +97,8 @@ def _fetched(instance: Instance, campaigns: Mapping[str, int], settings: Setting
 
     Its campaigns name the releases. If none waits for it, it is kept and not read.
     """
-    handling = settings.handling_of(*_titles(instance))
-    arrival = _arrival(instance, handling, settings)
+    decision = _decide(facts_of(instance, is_of_campaign=True), settings)
+    arrival = _arrival(instance, settings.handling(decision), _Decided(decision), settings)
     return replace(
         arrival,
         priority=Priority.REANALYSIS,
@@ -77,7 +107,9 @@ def _fetched(instance: Instance, campaigns: Mapping[str, int], settings: Setting
     )
 
 
-def _arrival(instance: Instance, handling: Handling, settings: Settings) -> Arrival:
+def _arrival(
+    instance: Instance, handling: Handling, decided: _Decided, settings: Settings
+) -> Arrival:
     return Arrival(
         instance=instance,
         priority=Priority[handling.priority.upper()],
@@ -86,8 +118,7 @@ def _arrival(instance: Instance, handling: Handling, settings: Settings) -> Arri
         maximum_wait_seconds=handling.maximum_wait_seconds,
         # of this sender, not of the study's: this one brings the header
         may_correct=settings.sender(instance.calling_ae_title).may_correct,
+        decision=decided.decision,
+        is_deciding=decided.is_new,
+        not_analysed=handling.not_analysed,
     )
-
-
-def _titles(instance: Instance) -> Titles:
-    return instance.calling_ae_title, instance.called_ae_title

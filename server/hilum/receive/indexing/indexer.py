@@ -34,7 +34,7 @@ from hilum.receive.statuses import CannotUnderstand
 from hilum.receive.threads import start_thread
 from hilum.settings import Settings
 from hilum.store.archive.archive import LOST, Archive
-from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.store.ledger import Ledger, RecordOutcome, StudyDecided
 
 _log = telemetry.logger("receive")
 
@@ -103,17 +103,7 @@ def index(
         described = {file: found for file, found in described.items() if file in placed}
     try:
         with telemetry.cpu("index_ledger"):
-            arrivals = arrivals_of(
-                list(described.values()), settings, ledger.ae_titles, ledger.campaigns_of
-            )
-            pairs = zip(described, with_priority_of_folder(described, arrivals), strict=True)
-            marked = [
-                replace(item, is_left_behind=True) if file in left_behind else item
-                for file, item in pairs
-            ]
-            outcomes = keep_only_copies(
-                *same_object.record(marked, ledger, archive), ledger, archive
-            )
+            outcomes = _recorded(described, settings, ledger, archive, left_behind)
     except (DataError, IntegrityError) as error:
         again = partial(
             index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind
@@ -126,6 +116,29 @@ def index(
     for outcome, count in counted.items():
         telemetry.INSTANCES_RECEIVED.labels(outcome=outcome.value).inc(count)
     return counted
+
+
+def _recorded(
+    described: Mapping[File, Instance],
+    settings: Settings,
+    ledger: Ledger,
+    archive: Archive,
+    left_behind: Collection[File],
+) -> list[RecordOutcome]:
+    """Record the files, and return the outcome of each. Raises SQLAlchemyError, OSError."""
+    while True:
+        arrivals = arrivals_of(
+            list(described.values()), settings, ledger.known_studies, ledger.campaigns_of
+        )
+        pairs = zip(described, with_priority_of_folder(described, arrivals), strict=True)
+        marked = [
+            replace(item, is_left_behind=True) if file in left_behind else item
+            for file, item in pairs
+        ]
+        # Another process may have begun a study meanwhile. Its decision is read in the next turn,
+        # so each turn settles a study.
+        with contextlib.suppress(StudyDecided):
+            return keep_only_copies(*same_object.record(marked, ledger, archive), ledger, archive)
 
 
 def _index_singly(

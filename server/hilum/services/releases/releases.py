@@ -126,6 +126,7 @@ def load_releases(
         "models.releases": settings.models.releases,
         **{f"routes.{title}.releases": item.releases for title, item in settings.routes.items()},
         **{f"senders.{title}.releases": item.releases for title, item in settings.senders.items()},
+        **{f"rules.{rule.name}.releases": rule.then.releases or () for rule in settings.rules},
     }
     missing = [
         (place, name) for place, names in chosen.items() for name in names if name not in catalogue

@@ -30,7 +30,7 @@ from sqlalchemy import (
     update,
 )
 
-from hilum.domain import ComparisonState, Priority, ReadingState, StudyState, alias_of
+from hilum.domain import ComparisonState, Priority, ReadingState, ServerReason, StudyState, alias_of
 from hilum.store.database.engines import begin_part, open_engine, open_reader, sync_of
 from hilum.store.notify.notifier import notifier_for
 from hilum.store.queue import comparisons
@@ -147,6 +147,19 @@ def _by(order: ReanalysisRequest) -> Exists:
     return (any_of if order.is_shadow else any_of.where(reading.c.is_shadow.is_(False))).exists()
 
 
+def _is_unread(order: ReanalysisRequest) -> ColumnElement[bool]:
+    """Whether the release shall read the image and has not.
+
+    An image that a rule keeps from releases is read only where its study is named.
+    """
+    is_unread = and_(instance.c.is_removed.is_(False), not_(_by(order)))
+    kept_out = select(reading.c.id).where(
+        reading.c.instance_id == instance.c.id,
+        reading.c.reason == ServerReason.NOT_ANALYSED_BY_RULE,
+    )
+    return is_unread if order.study_uids else and_(is_unread, not_(kept_out.exists()))
+
+
 def _is_readable(order: ReanalysisRequest) -> ColumnElement[bool]:
     """Whether the image can be read, or a shadow's reading of it can be reported."""
     has_pixels = instance.c.pixels_removed_at.is_(None)
@@ -188,7 +201,6 @@ def _unread(order: ReanalysisRequest, after: int, until: int) -> Select[Any]:
     is_readable = case((_is_readable(order), 1), else_=0)
     images = func.count().label("images")
     readable = func.sum(is_readable).label("readable")
-    unread = and_(instance.c.is_removed.is_(False), not_(_by(order)))
     return (
         select(
             study.c.id,
@@ -198,7 +210,7 @@ def _unread(order: ReanalysisRequest, after: int, until: int) -> Select[Any]:
             readable,
         )
         .join(instance, instance.c.study_instance_uid == study.c.study_instance_uid)
-        .where(study.c.id > after, study.c.id <= until, _chosen(order), unread)
+        .where(study.c.id > after, study.c.id <= until, _chosen(order), _is_unread(order))
         .group_by(study.c.id)
         .order_by(study.c.id)
     )
@@ -265,8 +277,7 @@ def _locked_images(
     )
     _hold_images(connection, uids)
     unread = and_(
-        instance.c.is_removed.is_(False),
-        not_(_by(order)),
+        _is_unread(order),
         _is_readable(order),
         instance.c.sop_instance_uid.in_(order.sop_instance_uids)
         if order.sop_instance_uids

@@ -80,8 +80,14 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
         uid = arrival.instance.sop_instance_uid
         found = readers[key_of(arrival)]
         came.readings.extend(readings_of(arrival, ids[uid], found, now, is_removed=uid in removals))
-        came.waited_for[position] = 0 if uid in removals else len(found.reported)
+        is_ended = uid in removals or bool(arrival.not_analysed)
+        came.waited_for[position] = 0 if is_ended else len(found.reported)
+    kept_out = {
+        arrival.instance.study_instance_uid for arrival in new.values() if arrival.not_analysed
+    }
     for (study_uid, *_), found in readers.items():
+        if study_uid in kept_out:
+            continue
         came.shadows.setdefault(study_uid, {}).update(found.shadows)
     return came
 
@@ -172,14 +178,25 @@ def _readers_of_study(
 def readings_of(
     arrival: Arrival, instance_id: int, readers: ReadingReleases, now: float, *, is_removed: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the columns of the readings of one image by these releases."""
+    """Yield the columns of the readings of one image by these releases.
+
+    One of a rejected image, or that a rule keeps from all releases, has ended.
+    """
+    reason = (
+        ServerReason.REJECTED
+        if is_removed
+        else ServerReason.NOT_ANALYSED_BY_RULE
+        if arrival.not_analysed
+        else None
+    )
     common = {
         "instance_id": instance_id,
         "study_instance_uid": arrival.instance.study_instance_uid,
         "due_at": now,
-        "state": ReadingState.NOT_ANALYSED if is_removed else ReadingState.DUE,
-        "reason": ServerReason.REJECTED if is_removed else None,
-        "finished_at": now if is_removed else None,
+        "state": ReadingState.DUE if reason is None else ReadingState.NOT_ANALYSED,
+        "reason": reason,
+        "detail": arrival.not_analysed or None,
+        "finished_at": None if reason is None else now,
     }
     for release in readers.reported:
         yield {
@@ -190,7 +207,8 @@ def readings_of(
             "campaign_id": arrival.campaigns.get(release),
         }
     # The last priority: shadow readings must not hold up the others.
-    for release in readers.shadows if readers.reported else ():
+    has_shadows = readers.reported and not arrival.not_analysed
+    for release in readers.shadows if has_shadows else ():
         yield {
             **common,
             "release": release,

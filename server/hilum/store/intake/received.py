@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hilum.domain import Instance, Priority
+from hilum.domain import Instance, Priority, RuleDecision
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Arrival:
     them; a rollout may have other releases read the image. `is_left_behind`: by a process that
     died; a row that is there may be newer. `may_correct`: whether its sender may give a known image
     another header; None: only one of its own. `compared`: None where files were not compared.
+    `decision`: of the rules about its study; None: there are none. `is_deciding`: it was made for
+    this arrival, whose study had no row. `not_analysed`: why no release reads it; empty: they do.
     `campaigns`: the campaign that wants each release; empty: a live image. `takes_over`:
     Called AE Titles of campaigns; an image or a study that came to one becomes this sender's.
     """
@@ -44,3 +46,6 @@ class Arrival:
     compared: Compared | None = None
     campaigns: Mapping[str, int] = field(default_factory=dict)
     takes_over: frozenset[str] = frozenset()
+    decision: RuleDecision | None = None
+    is_deciding: bool = False
+    not_analysed: str = ""

@@ -56,8 +56,10 @@ _LOCKED_READINGS = (
     .order_by(reading.c.id)
     .with_for_update()
 )
-_HAS_ENDED = reading.c.state.in_(
-    (ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)
+# A rule keeps an image from releases whatever its header says now.
+_HAS_ENDED = and_(
+    reading.c.state.in_((ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)),
+    reading.c.reason.is_distinct_from(ServerReason.NOT_ANALYSED_BY_RULE),
 )
 _MISSED_PIXELS = and_(
     reading.c.state == ReadingState.NOT_ANALYSED, reading.c.reason == ServerReason.INSTANCE_MISSING

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, insert, or_, select, update
 from hilum.domain import Priority, ReadingState, StudyState
 from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.intake.received import Arrival
+from hilum.store.schema import codec
 from hilum.store.schema.tables import reading, study
 
 # Statements are built once (see `queue/queues`); an UPDATE sets the columns that its parameters
@@ -30,6 +31,7 @@ _MORE = PreparedStatement(
         open_readings=study.c.open_readings + bindparam("more"),
     )
 )
+_DECIDED = PreparedStatement(update(study).where(study.c.id == bindparam("row")))
 _NEW = PreparedStatement(insert(study))
 # A locked row is being read already. Readings come before studies in the order of locks, so this
 # waits for no other transaction (PostgreSQL).
@@ -60,6 +62,10 @@ _LIVE_IMAGE = (
 _LIFT = update(reading).where(reading.c.id == bindparam("row")).values(priority=bindparam("wanted"))
 
 
+class StudyDecided(Exception):
+    """The rules have decided otherwise about the study by another image: ask again."""
+
+
 @dataclass(slots=True)
 class Growth:
     """Growth of one study: images in the order of arrival, and readings that it waits for."""
@@ -78,8 +84,12 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> dic
 
     Clearing the lease fences out an assembler that saw a study without these images. Returns the
     priority of studies in which live images wait for images of a campaign.
+
+    Raises StudyDecided where another process was faster and decided otherwise.
     """
     known = {row.study_instance_uid: row for row in _KNOWN.all(connection, {"uids": list(grown)})}
+    for uid, row in known.items():
+        _write_decision(connection, grown[uid], row)
     if more := [
         _more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known
     ]:
@@ -168,6 +178,24 @@ def _sender_values(growth: Growth, row: PreparedRow) -> dict[str, Any]:
     return {name: getattr(sender, name) for name in names}
 
 
+def _write_decision(connection: Connection, growth: Growth, row: PreparedRow) -> None:
+    """Write the decision of a live image about a study that campaigns brought.
+
+    The same of one from before there were rules. Raises StudyDecided for an image that was taken
+    for the first of its study, and is not.
+    """
+    decided = codec.decision_of(row)
+    first = growth.arrivals[0]
+    live = next((item for item in growth.arrivals if row.called_ae_title in item.takes_over), None)
+    if live is None and decided is not None:
+        if any(item.is_deciding and item.decision != decided for item in growth.arrivals):
+            raise StudyDecided
+        return
+    made = (live or first).decision
+    if made != decided:
+        _DECIDED.write(connection, {"row": row.id, **codec.decision_values(made)})
+
+
 def _new_values(study_uid: str, growth: Growth, now: float) -> dict[str, Any]:
     first = growth.arrivals[0].instance
     return {
@@ -181,6 +209,7 @@ def _new_values(study_uid: str, growth: Growth, now: float) -> dict[str, Any]:
         "calling_ae_title": first.calling_ae_title,
         "called_ae_title": first.called_ae_title,
         "peer_address": first.peer_address,
+        **codec.decision_values(growth.arrivals[0].decision),
     }
 
 

@@ -53,13 +53,17 @@ def add_readings(
         found = read_by[new_images.key_of(arrival)]
         lacking = ReadingReleases(
             tuple(name for name in found.reported if name not in there),
-            {name: reported for name, reported in found.shadows.items() if name not in there},
+            {}
+            if arrival.not_analysed
+            else {name: reported for name, reported in found.shadows.items() if name not in there},
         )
         columns = new_images.readings_of(arrival, known.id, lacking, now, is_removed=False)
         came.readings.extend(columns)
-        came.waited_for[position] = len(lacking.reported)
+        came.waited_for[position] = 0 if arrival.not_analysed else len(lacking.reported)
         uid = arrival.instance.study_instance_uid
         came.shadows.setdefault(uid, {}).update(lacking.shadows)
+        if arrival.not_analysed:
+            continue  # the rule keeps the study from releases: what a campaign read stays its own
         of_campaign = and_(
             reading.c.instance_id == known.id,
             reading.c.release.in_(found.reported),

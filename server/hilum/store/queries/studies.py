@@ -201,6 +201,7 @@ def study_item(row: Row[Any]) -> Item:
         "priority": _priority(row.priority),
         "calling_ae_title": row.calling_ae_title,
         "called_ae_title": row.called_ae_title,
+        "rule": row.rule,
         "received_first": row.first_received_at,
         "received_last": row.last_received_at,
         "quiet_until": row.quiet_until,

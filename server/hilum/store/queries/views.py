@@ -23,6 +23,7 @@ from hilum.store.intake.known_images import KnownDataSet
 from hilum.store.queries import changes, comparisons, exports, headers, pages, retention
 from hilum.store.queries import destinations as destination_views
 from hilum.store.queries import queues as queue_views
+from hilum.store.queries import rules as rule_views
 from hilum.store.queries import studies as study_views
 from hilum.store.queries import study as study_detail
 from hilum.store.queries import withheld as withheld_views
@@ -31,6 +32,7 @@ from hilum.store.queries.comparisons import Comparisons
 from hilum.store.queries.exports import ExportedStudy, StudyKey, StudySelection
 from hilum.store.queries.headers import StoredHeader
 from hilum.store.queries.retention import Promised, RetentionState
+from hilum.store.queries.rules import DecidedStudy
 from hilum.store.queries.studies import StudyFilter
 from hilum.store.queue import commitments, rejections
 from hilum.store.queue.queues import in_state
@@ -108,6 +110,22 @@ class LedgerViews(CampaignViews):
         """
         with self._snapshot() as connection:
             return study_detail.study_of(connection, sop_instance_uid)
+
+    def decided_study(self, study_instance_uid: str) -> DecidedStudy | None:
+        """One study with its first image and the decision of the rules, or None."""
+        with self._snapshot() as connection:
+            return rule_views.decided_study(connection, study_instance_uid)
+
+    def last_decided(self, before: int | None, limit: int) -> list[DecidedStudy]:
+        """Studies before this row id, newest first: see `rules.last_decided`."""
+        with self._snapshot() as connection:
+            return rule_views.last_decided(connection, before, limit)
+
+    def rule_matches(self, rules: Collection[str]) -> tuple[float | None, dict[str, float]]:
+        """When rules first decided about a study, and when each of these last did, by name."""
+        with self._snapshot() as connection:
+            first = rule_views.first_decision(connection)
+            return first, rule_views.last_matches(connection, rules)
 
     def headers_before(
         self, row_id: int | None, since: float | None = None, limit: int = 500

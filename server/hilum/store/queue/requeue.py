@@ -97,6 +97,9 @@ def condition(
     ]
     if reason is not None:
         parts.append(table.c.reason == reason)
+    elif study_uid is None:
+        # A rule keeps it from releases: only a person who names the reason or the study undoes it.
+        parts.append(table.c.reason.is_distinct_from(ServerReason.NOT_ANALYSED_BY_RULE))
     if destination_name is not None:
         parts.append(delivery.c.destination == destination_name)
     if among is not None and stage == "deliver":

@@ -97,7 +97,10 @@ def _give(
 def _give_readings(
     connection: Connection, uids: Sequence[str], left: str, to: str, now: float
 ) -> None:
-    """Have these studies read anew by another release, but for rejected images."""
+    """Have these studies read anew by another release.
+
+    Not images that were rejected, or that a rule keeps from releases.
+    """
     readings = and_(
         reading.c.study_instance_uid.in_(uids),
         reading.c.release == left,
@@ -110,7 +113,10 @@ def _give_readings(
         "lapses": 0,
         **dict.fromkeys(_FRESH),
     }
-    is_wanted = reading.c.reason.is_distinct_from(ServerReason.REJECTED)
+    is_wanted = and_(
+        reading.c.reason.is_distinct_from(ServerReason.REJECTED),
+        reading.c.reason.is_distinct_from(ServerReason.NOT_ANALYSED_BY_RULE),
+    )
     connection.execute(update(reading).where(readings, is_wanted).values({**due, "release": to}))
     connection.execute(update(reading).where(readings).values(release=to))
 

@@ -22,6 +22,7 @@ from hilum.domain import (
     ReadingState,
     Result,
     ResultState,
+    RuleDecision,
     SourceImage,
     Study,
     StudyState,
@@ -30,6 +31,7 @@ from hilum.store.database.json_columns import Finite
 from hilum.store.database.prepared import PreparedRow
 
 _ARRIVING = tuple(name for name in Instance.__slots__ if name not in ("id", "removal_reason"))
+_EFFECTS = tuple(name for name in RuleDecision.__slots__ if name not in ("rule", "digest"))
 _arriving: Callable[[Instance], tuple[Any, ...]] = attrgetter(*_ARRIVING)
 
 
@@ -106,7 +108,31 @@ def study_of(row: PreparedRow) -> Study:
         called_ae_title=row.called_ae_title,
         id=row.id,
         peer_address=row.peer_address,
+        decision=decision_of(row),
     )
+
+
+def decision_of(row: PreparedRow) -> RuleDecision | None:
+    """The decision of the rules about a study; None: there were none."""
+    if row.rule is None:
+        return None
+    effect: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in (row.rule_effect or {}).items()
+    }
+    return RuleDecision(row.rule, row.rules_digest, **effect)
+
+
+def decision_values(decision: RuleDecision | None) -> dict[str, Any]:
+    """Columns of a study's row. A rule that leaves a setting out writes none."""
+    if decision is None:
+        return {"rule": None, "rules_digest": None, "rule_effect": None}
+    effect = {name: getattr(decision, name) for name in _EFFECTS}
+    return {
+        "rule": decision.rule,
+        "rules_digest": decision.digest,
+        "rule_effect": {name: value for name, value in effect.items() if value not in (None, "")},
+    }
 
 
 def _is_finite(result: Result) -> bool:

@@ -231,6 +231,10 @@ study = Table(
     Column("calling_ae_title", String(16), nullable=False),
     Column("called_ae_title", String(16), nullable=False),
     Column("peer_address", String(64), nullable=False, server_default=""),
+    # What the rules of the settings decided at its first image. Null: there were none.
+    Column("rule", String(64)),
+    Column("rules_digest", String(16)),
+    Column("rule_effect", JSON(none_as_null=True)),
     *_lease_columns(),
     *_lease_indexes("study", condition=" AND open_readings = 0"),
     # As that of results, but each study has its place. 0: before there was this order.
@@ -245,6 +249,8 @@ study = Table(
     Index("ix_study_change", "change", "id"),
     # The list of studies of one sender, also of one that sent its last study years ago.
     Index("ix_study_sender", "calling_ae_title", "last_received_at", "id"),
+    # The last study that a rule matched.
+    _partial_index("ix_study_rule", "rule", "id", where="rule IS NOT NULL"),
     # The list of studies in any other state: most are closed.
     _partial_index("ix_study_open", "state", "last_received_at", "id", where="state <> 'closed'"),
 )

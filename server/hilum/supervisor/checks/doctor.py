@@ -46,6 +46,7 @@ from hilum.supervisor.checks.peers import authority, certificate, gone, peers, r
 from hilum.supervisor.checks.ports import port_checks
 from hilum.supervisor.checks.reports import reports, withheld
 from hilum.supervisor.checks.retention import retention_checks
+from hilum.supervisor.checks.rules import rules
 from hilum.supervisor.checks.sources import campaigns, sources
 from hilum.supervisor.checks.triton import triton_checks
 from hilum_preprocessing.resize import compiled as resizing
@@ -81,6 +82,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from unless_refused("audit collector", collector_files(settings))
     yield from unless_refused("triton", triton_checks(settings))
     yield from _neighbours(settings)
+    yield from unless_refused("rules", rules(settings, has_ledger=has_ledger))
     yield from unless_refused("reports", reports(settings, has_ledger=has_ledger))
     yield from peers(settings)
     yield from sources(settings)

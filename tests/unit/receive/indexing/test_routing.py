@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hilum.domain import Document, Instance, Priority
+from hilum.domain import Document, Instance, KnownStudy, Priority, RuleDecision
 from hilum.errors import ConfigurationError
 from hilum.processes.dispatcher import ReportHandler
 from hilum.receive.indexing.arrivals import arrivals_of
 from hilum.services.releases.releases import active_releases
 from hilum.settings import Settings, load, restore
 from hilum.store.ledger import Ledger
-from tests.support.ledger.arrivals import first_arrival
+from tests.support.ledger.arrivals import first_arrival, handling_of
 from tests.support.ledger.ledgers import migrated_sqlite
 from tests.support.models.releases import MANIFESTS
 from tests.support.objects.radiograph import radiograph as drawn
@@ -92,9 +92,9 @@ def test_a_route_decides_priority_releases_and_quiet_period() -> None:
 def test_the_first_image_of_a_study_decides_for_all() -> None:
     asked: list[Collection[str]] = []
 
-    def known(uids: Collection[str]) -> Mapping[str, tuple[str, str]]:
+    def known(uids: Collection[str]) -> Mapping[str, KnownStudy]:
         asked.append(sorted(uids))
-        return {"1.8": ("CR1", "STUDY")}
+        return {"1.8": KnownStudy("CR1", "STUDY")}
 
     batch = [
         image("1.9.1", "1.9", "ER"),
@@ -137,7 +137,7 @@ def test_the_sender_goes_before_the_route_and_that_before_what_is_for_all(
     destinations: tuple[str, ...],
     times: tuple[float, float],
 ) -> None:
-    handling = make(senders=SENDERS).handling_of(calling, called)
+    handling = handling_of(make(senders=SENDERS), calling, called)
     assert (handling.priority, handling.releases, handling.destinations) == (
         priority,
         releases,
@@ -148,7 +148,7 @@ def test_the_sender_goes_before_the_route_and_that_before_what_is_for_all(
 
 def test_a_quiet_period_of_none_at_all_is_one() -> None:
     assert (
-        make(senders={"CR1": {"quiet_seconds": 0.0}}).handling_of("CR1", "ER").quiet_seconds == 0.0
+        handling_of(make(senders={"CR1": {"quiet_seconds": 0.0}}), "CR1", "ER").quiet_seconds == 0.0
     )
 
 
@@ -159,7 +159,7 @@ def test_the_sender_of_the_first_image_decides_for_all() -> None:
         image("1.8.2", "1.8", calling="ARCHIVE"),
     ]
     arrivals = arrivals_of(
-        batch, make(routes={}, senders=SENDERS), lambda _uids: {"1.8": ("CR1", "HILUM")}
+        batch, make(routes={}, senders=SENDERS), lambda _uids: {"1.8": KnownStudy("CR1", "HILUM")}
     )
     assert [arrival.priority for arrival in arrivals] == [
         Priority.REANALYSIS,
@@ -172,7 +172,7 @@ def test_the_sender_of_the_first_image_decides_for_all() -> None:
 @pytest.mark.parametrize("calling", ["CR1", " CR1"])
 def test_spaces_around_the_title_of_a_section_or_a_sender_mean_nothing(calling: str) -> None:
     assert (
-        make(senders={" CR1 ": {"quiet_seconds": 3.0}}).handling_of(calling, "HILUM").quiet_seconds
+        handling_of(make(senders={" CR1 ": {"quiet_seconds": 3.0}}), calling, "HILUM").quiet_seconds
         == 3.0
     )
 
@@ -186,7 +186,7 @@ def test_a_release_that_is_named_twice_reads_once() -> None:
 
 
 def test_without_routes_the_ledger_is_not_asked() -> None:
-    def never(_uids: Collection[str]) -> Mapping[str, tuple[str, str]]:
+    def never(_uids: Collection[str]) -> Mapping[str, KnownStudy]:
         raise AssertionError
 
     assert len(arrivals_of([image()], make(routes={}), never)) == 1
@@ -309,6 +309,7 @@ def address(
     held: tuple[str, ...] = (),
     calling: str = "MOD1",
     host: str = "",
+    decision: RuleDecision | None = None,
 ) -> Any:
     import dataclasses
 
@@ -320,7 +321,11 @@ def address(
     )
     job = report_of([dataset], make_release())
     study = dataclasses.replace(
-        job.study, called_ae_title=called, calling_ae_title=calling, peer_address=host
+        job.study,
+        called_ae_title=called,
+        calling_ae_title=calling,
+        peer_address=host,
+        decision=decision,
     )
     document = Document("sr", "application/dicom", b"")
     job = dataclasses.replace(job, study=study, delivered_reports=dict.fromkeys(held, document))
@@ -332,6 +337,23 @@ def test_documents_go_where_the_route_says(ledger: Ledger) -> None:
     assert address(make(), ledger, "HILUM").destinations == ("pacs", "research")
     assert address(make(), ledger, "ER").destinations == ("pacs",)
     assert address(make(), ledger, "STUDY").destinations == ("research",)
+
+
+def test_documents_go_where_the_rule_of_the_first_image_said(ledger: Ledger) -> None:
+    decided = RuleDecision("once", "0123", destinations=("research", "gone"))
+    assert address(make(), ledger, "ER", decision=decided).destinations == ("research",)
+    assert address(make(), ledger, "ER", decision=RuleDecision("all", "0123")).destinations == (
+        "pacs",
+        "research",
+    )
+
+
+def test_a_study_without_a_decision_is_addressed_by_the_rules_of_now(ledger: Ledger) -> None:
+    rules = [
+        {"name": "pa", "when": {"ViewPosition": "PA"}, "then": {"destinations": ["research"]}},
+        {"name": "default"},
+    ]
+    assert address(make(routes={}, rules=rules), ledger, "ER").destinations == ("research",)
 
 
 def test_documents_go_where_their_sender_says_before_the_route(ledger: Ledger) -> None:

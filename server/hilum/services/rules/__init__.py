@@ -1,0 +1,1 @@
+"""Rules about studies, explained, tested on cases and on the last studies."""

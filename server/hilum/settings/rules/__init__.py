@@ -1,0 +1,1 @@
+"""Settings of rules about studies, and those of routes and senders written as rules."""
