@@ -228,7 +228,7 @@ def get_result(
 
 
 def _not_stored(forms: Iterable[str]) -> str:
-    """Return what a client can do about a form that a result does not have."""
+    """Return the advice on a form that a result does not have."""
     return (
         f"This result is stored as {', '.join(forms) or 'DICOM alone'}. Another form is made with"
         " the result, if a destination takes it: name it in destinations.<name>.documents."
