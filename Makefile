@@ -72,7 +72,7 @@ bench-campaign: setup ## campaigns beside the bare engine, live studies and move
 bench-commits: setup ## journal commits of a received object, one sync beside two (root); BENCH="--folder /srv/hilum"
 	@$(BIN)/python -m load_tests.bench.commits $(BENCH)
 
-bench-deliver: setup ## reports a second: C-STORE to DCMTK, STOW-RS to Orthanc, HL7 to python-hl7, FHIR; BENCH="--way stow"
+bench-deliver: setup ## reports a second: C-STORE to DCMTK, STOW-RS to Orthanc, HL7 to python-hl7, signed webhooks, FHIR; BENCH="--way stow"
 	@$(BIN)/python -m load_tests.bench.deliver $(BENCH)
 
 bench-echo: setup ## C-ECHO while JPEG 2000 is decoded; BENCH="--seconds 60"

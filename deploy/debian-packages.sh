@@ -9,7 +9,7 @@ set -euo pipefail
 runtime=(python3.11 python3.11-venv libpython3.11 libseccomp2)
 compiler=(gcc libc6-dev libxxhash-dev)
 peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc orthanc-dicomweb postgresql pgbouncer prometheus
-       chromium fonts-dejavu-core e2fsprogs xfsprogs systemd rsyslog rsyslog-openssl jing
+       chromium fonts-dejavu-core poppler-utils e2fsprogs xfsprogs systemd rsyslog rsyslog-openssl jing
        haproxy iproute2 libfaketime) # the last three: hosts of the fleet, load_tests/fleet
 
 if ! command -v dpkg-query >/dev/null; then

@@ -40,7 +40,8 @@ _WIDTH: Final = 1280
 _HEIGHT: Final = 860
 _CAMPAIGN_HEIGHT: Final = 980
 _COMPARISON_HEIGHT: Final = 900
-_HEAT_MAP_SIDE: Final = 1000
+_CAPTURE_SIDE: Final = 1000
+_CAPTURES: Final = {"heat_map.png": "AI heat map", "result_sheet.png": "AI result"}
 
 
 class NotDrawn(Exception):
@@ -69,7 +70,7 @@ def _draw(folder: Path) -> None:
     destination = {
         "kind": "folder",
         "path": str(outbox),
-        "documents": ["sr", "heatmap"],
+        "documents": ["sr", "heatmap", "sheet"],
         "accept_untrained": True,
     }
     hilum = Hilum(folder / "hilum", {"pacs": destination}, studies={"quiet_seconds": 2.0})
@@ -83,7 +84,8 @@ def _draw(folder: Path) -> None:
         uid = str(images[0].StudyInstanceUID)
         _wait_for_documents(hilum, uid)
         _photograph(hilum, browser, f"/studies/{uid}", "study.png", _HEIGHT)
-    _save_heat_map(outbox)
+    for name, title in _CAPTURES.items():
+        _save_capture(outbox, name, title)
 
 
 def draw_campaign(folder: Path) -> None:
@@ -173,16 +175,17 @@ def _shot(addresses: Iterable[str], browser: str, height: int) -> Image.Image:
     return picture
 
 
-def _save_heat_map(outbox: Path) -> None:
-    """The Secondary Capture that the destination received."""
+def _save_capture(outbox: Path, name: str, title: str) -> None:
+    """The Secondary Capture of this title that the destination received. Raises NotDrawn."""
     for path in sorted(outbox.rglob("*.dcm")):
         dataset = pydicom.dcmread(path)
-        if dataset.SOPClassUID == SecondaryCaptureImageStorage:
+        is_capture = dataset.SOPClassUID == SecondaryCaptureImageStorage
+        if is_capture and dataset.SeriesDescription.startswith(title):
             picture = Image.fromarray(dataset.pixel_array)
-            picture.thumbnail((_HEAT_MAP_SIDE, _HEAT_MAP_SIDE))
-            _save(picture, "heat_map.png")
+            picture.thumbnail((_CAPTURE_SIDE, _CAPTURE_SIDE))
+            _save(picture, name)
             return
-    raise NotDrawn("no heat map was delivered")
+    raise NotDrawn(f"no {title} was delivered")
 
 
 def _save(picture: Image.Image, name: str) -> None:

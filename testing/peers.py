@@ -61,7 +61,7 @@ def best_peer(folder: Path) -> Peer:
     return Folder(folder / "outbox")
 
 
-class _Program:
+class Program:
     """A program that listens on a port."""
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +93,7 @@ class _Program:
             self._process.wait(timeout=20)
 
 
-class Orthanc(_Program):
+class Orthanc(Program):
     """An Orthanc with a database of its own.
 
     Its DICOM port listens on all addresses: version 1.10 cannot restrict it. `dicomweb`: with its
@@ -171,7 +171,7 @@ class Orthanc(_Program):
         return next((item["ID"] for item in answers if item["Type"] == "Instance"), None)
 
 
-class StoreScp(_Program):
+class StoreScp(Program):
     """DCMTK's storescp, which writes one file an object."""
 
     title = "DCMTK storescp"

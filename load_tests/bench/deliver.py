@@ -1,8 +1,8 @@
 """`make bench-deliver`: structured reports to local receivers, one document after the other.
 
-By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc, as HL7 messages to
-python-hl7's MLLP server, and as FHIR Bundles to a server of ours, each over one connection.
-Documents a second, and CPU of each.
+By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc over one connection, and
+as HL7 messages to python-hl7's MLLP server over one connection, as signed webhooks to a program that
+verifies them, and as FHIR Bundles to a server of ours. Documents a second, and CPU of each.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,22 @@ from hilum.deliver.cstore import DicomClient
 from hilum.deliver.fhir import FhirClient
 from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.stow import StowClient
-from hilum.domain import FHIR, HL7, JSON, Document
+from hilum.deliver.webhook import WebhookClient
+from hilum.domain import FHIR, HL7, JSON, NOTICE, Document, DocumentKind
 from hilum.report import build_documents
-from hilum.settings import DicomDestination, FhirDestination, Hl7Destination, StowDestination
+from hilum.settings import (
+    DicomDestination,
+    FhirDestination,
+    Hl7Destination,
+    StowDestination,
+    WebhookDestination,
+)
 from load_tests.bench.report_job import CONTEXT, claimed, release_with
 from load_tests.load.measure import Goal, circumstances
 from testing.fhir_server import FhirServer
 from testing.hl7_receiver import Hl7Receiver
 from testing.peers import Orthanc, StoreScp
+from testing.webhook_receiver import WebhookReceiver
 
 RESULT = Path(__file__).parents[1] / "results" / "bench-deliver.json"
 _GOAL_PER_SECOND = 100.0
@@ -48,7 +57,7 @@ Receiver = tuple[DestinationClient, Callable[[], int]]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way out. `what`: the measurement, for people."""
+    """One way out. `what`: the measurement, for people. `make`: a document, by its number."""
 
     what: str
     goal: str
@@ -74,6 +83,14 @@ def _orthanc(folder: Path) -> Iterator[Receiver]:
 
 
 @contextlib.contextmanager
+def _verifier(folder: Path) -> Iterator[Receiver]:
+    with WebhookReceiver(folder / "program") as peer:
+        settings = WebhookDestination(**dict(peer.settings))
+        with contextlib.closing(WebhookClient("bench", settings)) as client:
+            yield client, lambda: len(peer.held())
+
+
+@contextlib.contextmanager
 def _python_hl7(folder: Path) -> Iterator[Receiver]:
     with Hl7Receiver(folder / "ris") as peer:
         settings = Hl7Destination(**dict(peer.settings))
@@ -95,24 +112,15 @@ def reports(numbers: Iterable[int]) -> list[Document]:
     return [_report(number) for number in numbers]
 
 
-def messages(numbers: Iterable[int]) -> list[Document]:
-    """HL7 messages of one result of 14 findings, each under an identity of its own."""
-    return _results(numbers, HL7.key)
-
-
-def bundles(numbers: Iterable[int]) -> list[Document]:
-    """FHIR Bundles of one result of 14 findings, each under an identity of its own."""
-    return _results(numbers, FHIR.key)
-
-
-def _results(numbers: Iterable[int], kind: str) -> list[Document]:
+def built(kind: DocumentKind, numbers: Iterable[int]) -> list[Document]:
+    """Documents of one result of 14 findings, each under an identity of its own."""
     release = release_with(_FINDINGS)
     job, _ = claimed(release)
     made = []
     for number in numbers:
         identifiers = {**job.result.identifiers, JSON.key: f"2.25.{number}"}
         result = replace(job.result, identifiers=identifiers)
-        made += build_documents(replace(job, result=result), release, CONTEXT, (kind,))
+        made += build_documents(replace(job, result=result), release, CONTEXT, (kind.key,))
     return made
 
 
@@ -134,14 +142,20 @@ WAYS: Mapping[str, Way] = {
         " other",
         "HL7 messages to python-hl7 on one connection, median",
         _python_hl7,
-        messages,
+        partial(built, HL7),
+    ),
+    "webhook": Way(
+        "notices to a program that verifies each signature, one connection, one after the other",
+        "signed notices on one connection, median",
+        _verifier,
+        partial(built, NOTICE),
     ),
     "fhir": Way(
         "FHIR Bundles of 14 findings to a server of ours in this process, one connection, one after"
         " the other",
         "FHIR Bundles on one connection, median",
         _fhir,
-        bundles,
+        partial(built, FHIR),
     ),
 }
 

@@ -89,7 +89,9 @@ def steps(folder: Path) -> dict[str, Step]:
             20,
         ),
         "all with heat map, template": (
-            lambda: build_report(job, release, CONTEXT, ("sr", "json"), sources, template),
+            lambda: build_report(
+                job, release, CONTEXT, ("sr", "json", "heatmap"), sources, template
+            ),
             1,
         ),
         **{

@@ -43,6 +43,13 @@ class Retry(Exception):
         self.is_outage = is_outage
 
 
+class ReceiverGone(Retry):
+    """An outage that a person ends: the receiver wants no more, so its destination is paused."""
+
+    def __init__(self, detail: str, after_seconds: float | None = None) -> None:
+        super().__init__(detail, after_seconds, is_outage=True)
+
+
 class Refused(Exception):
     """Not by itself: the other side refused, and will refuse until a person changes something."""
 

@@ -28,6 +28,7 @@ from typing import ParamSpec, TypeVar
 
 from hilum.backoff import Backoff
 from hilum.domain import (
+    SERVER,
     Advance,
     CommitmentState,
     ComparisonJob,
@@ -43,14 +44,16 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
-from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
+from hilum.errors import NotAnalysed, ReceiverGone, Refused, Retry, WorkerDied
 from hilum.observability import telemetry, tracing
 from hilum.one_thread import OneThread
 from hilum.settings import Pipeline
+from hilum.store.audit.log import Deed
 from hilum.store.database.engines import AWAY, DAMAGED, error_text, is_damaged
 from hilum.store.ledger import Ledger
 from hilum.store.notify.notifier import Subscription
 from hilum.store.queue.hand_off import Reservation
+from hilum.verbs import Thing, Verb
 
 log = telemetry.logger("pipeline")
 
@@ -377,6 +380,8 @@ class StageLoop:
             }
             await self._advance(job, Advance(self._stage.failed, values))
             return
+        if isinstance(error, ReceiverGone) and self.destination is not None:
+            await self._pause(self.destination, error)
         telemetry.STAGE_RETRIES.labels(self._stage.name).inc()
         pause = (
             error.after_seconds
@@ -390,6 +395,26 @@ class StageLoop:
             lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts),
         )
         self._wake.set()  # it may be due before the row that the loop waits for
+
+    async def _pause(self, destination: str, error: ReceiverGone) -> None:
+        """Pause the destination as a person does, until a person resumes it."""
+
+        def write() -> None:
+            # Made anew at each try: a commit of unknown outcome may have written its row.
+            deed = Deed(Verb.PAUSE, SERVER, detail=error.detail)
+            deed.about(Thing.DESTINATION, destination)
+            self._ledger.pause(destination, is_paused=True, deed=deed)
+
+        await self._in_ledger_thread(self._insist, write)
+        log.error(
+            "destination_paused",
+            destination=destination,
+            detail=error.detail,
+            advice=(
+                "its documents wait; when its receiver takes them again, `hilum destinations"
+                f" resume {destination}`"
+            ),
+        )
 
     async def _advance(self, job: Job, decided: Advance) -> None:
         """Queue a decision for the next commit.

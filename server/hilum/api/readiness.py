@@ -176,8 +176,8 @@ def _destination(name: str, facts: ReadinessFacts) -> ReadinessCheck:
         return ReadinessCheck(
             title,
             ok=False,
-            detail="paused by a person",
-            advice="Resume it when its receiver is back.",
+            detail="paused",
+            advice=f"Resume it when its receiver is back: `hilum destinations resume {name}`.",
         )
     if count := facts.failing.get(name):
         advice = (

@@ -23,6 +23,7 @@ from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.deliver.sender import SenderClient
 from hilum.deliver.stow import StowClient
+from hilum.deliver.webhook import WebhookClient
 from hilum.settings import Destination
 
 __all__ = [
@@ -47,6 +48,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "sender": SenderClient,
     "stow": StowClient,
     "hl7": Hl7Client,
+    "webhook": WebhookClient,
     "fhir": FhirClient,
 }
 

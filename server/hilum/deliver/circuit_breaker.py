@@ -10,7 +10,7 @@ from typing import Final
 
 from hilum.deliver import DestinationClient, Probe, ReceiverBusy
 from hilum.domain import Document
-from hilum.errors import Refused, Retry
+from hilum.errors import ReceiverGone, Refused, Retry
 from hilum.observability import telemetry
 from hilum.pipeline import back_off
 from hilum.settings import Pipeline
@@ -110,6 +110,8 @@ class CircuitBreaker:
         pause = max(pause, error.after_seconds or 0.0)  # it asks for that long (Retry-After)
         self._detail = error.detail
         self._open_until = time.monotonic() + pause
+        if isinstance(error, ReceiverGone):
+            return ReceiverGone(error.detail, pause)
         return Retry(error.detail, after_seconds=pause, is_outage=True)
 
     def _has_answered(self) -> None:

@@ -38,11 +38,6 @@ class ClassLadder:
         return tuple(item for item in self.classes if _ALL.index(item.sop_class_uid) > place)
 
 
-def is_of_report(sop_class_uid: str) -> bool:
-    """Return whether it is a class of reports."""
-    return sop_class_uid in _ALL
-
-
 def instead(receiver: str, sop_class_uid: str, lower: SrClass) -> SopClassRefused:
     """Return the error for a report that the receiver takes in a lower class."""
     return SopClassRefused(

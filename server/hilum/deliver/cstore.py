@@ -12,12 +12,12 @@ from io import BytesIO
 
 from pydicom.uid import ExplicitVRLittleEndian
 
-from hilum.deliver.class_ladder import ClassLadder, instead, is_of_report
+from hilum.deliver.class_ladder import ClassLadder, instead
 from hilum.deliver.client import Probe
 from hilum.deliver.probe import probe_receiver
 from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate, refusal
 from hilum.dicom.tls_client import tls_of
-from hilum.domain import SR, Document
+from hilum.domain import SR, SR_KINDS, Document
 from hilum.errors import Refused
 from hilum.settings import DicomDestination
 from hilum_preprocessing.header.part10 import data_set_start
@@ -66,7 +66,7 @@ class DicomClient:
             )
         with self._lock:
             try:
-                self._store(document.sop_class_uid, _outgoing(document))
+                self._store(document.sop_class_uid, _outgoing(document), document.kind)
             finally:
                 self._used_at = time.monotonic()
                 if self._timer is None:
@@ -85,8 +85,8 @@ class DicomClient:
             self._stop_timer()
             self._release()
 
-    def _store(self, sop_class_uid: str, outgoing: OutgoingMessage) -> None:
-        association = self._established(sop_class_uid)
+    def _store(self, sop_class_uid: str, outgoing: OutgoingMessage, kind: str) -> None:
+        association = self._established(sop_class_uid, kind)
         below = self._ladder.below(sop_class_uid)
         lower = next((item for item in below if association.context(item.sop_class_uid)), None)
         if association.context(sop_class_uid) is None:
@@ -102,9 +102,9 @@ class DicomClient:
                 raise
             raise instead(str(self._peer), sop_class_uid, lower) from error
 
-    def _established(self, sop_class_uid: str) -> ScuAssociation:
+    def _established(self, sop_class_uid: str, kind: str) -> ScuAssociation:
         """Return the open association if it serves this class and has not ended, else a new one."""
-        wanted = self._contexts(sop_class_uid)
+        wanted = self._contexts(sop_class_uid, kind)
         if (
             self._association is None
             or not self._association.is_established
@@ -119,19 +119,21 @@ class DicomClient:
             self._proposed = wanted
         return self._association
 
-    def _contexts(self, sop_class_uid: str) -> tuple[str, ...]:
+    def _contexts(self, sop_class_uid: str, kind: str) -> tuple[str, ...]:
         """Return the SOP Classes to propose together, the same for the next document.
 
-        The SR class that is accepted decides the class that is sent.
+        The SR class that is accepted decides the class that is sent. A text report that was asked
+        for as such has one class, and the ladder may lack it.
         """
-        if not is_of_report(sop_class_uid):
+        is_of_ladder = kind in SR_KINDS
+        if not is_of_ladder:
             self._others = tuple(dict.fromkeys([*self._others, sop_class_uid]))
         reports = (
             [item.sop_class_uid for item in self._ladder.classes]
-            if self._takes_reports or is_of_report(sop_class_uid)
+            if self._takes_reports or is_of_ladder
             else []
         )
-        return (*reports, *self._others)
+        return tuple(dict.fromkeys([*reports, *self._others]))
 
     def _start_timer(self, seconds: float) -> None:
         if self._association is None:

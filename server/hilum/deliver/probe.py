@@ -13,13 +13,12 @@ from pydicom.uid import (
     UID,
     ExplicitVRLittleEndian,
     ImplicitVRLittleEndian,
-    SecondaryCaptureImageStorage,
 )
 from pynetdicom.sop_class import Verification
 
 from hilum.deliver.client import Probe, ProbeAccepted
 from hilum.deliver.scu.association import Contexts, Peer, ScuAssociation, Unreachable, associate
-from hilum.domain import HEAT_MAP, SR, SR_CLASS_PREFERENCE, SrClass
+from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, DocumentKind, SrClass
 from hilum.errors import Refused, Retry
 from hilum.settings import CStoreDestination
 
@@ -34,8 +33,8 @@ def probe_receiver(
     name: str, peer: Peer, destination: CStoreDestination, ladder: Sequence[SrClass]
 ) -> Probe:
     """Test a receiver without sending an object. Never raises; a failure is in `detail`."""
-    pictures = [SecondaryCaptureImageStorage] if HEAT_MAP.key in destination.documents else []
-    classes = [Verification, *_SR_CLASSES, *pictures]
+    others = [kind.sop_class_uid for kind in _others(destination)]
+    classes = list(dict.fromkeys([Verification, *_SR_CLASSES, *others]))
     try:
         association = _associate(peer, [(uid, syntax) for uid in classes for syntax in _SYNTAXES])
     except Unreachable as error:
@@ -131,11 +130,19 @@ def _problems(
         yield _no_report(
             destination.calling_ae_title, [uid for uid in _SR_CLASSES if uid in sendable], contexts
         )
-    if HEAT_MAP.key in destination.documents and SecondaryCaptureImageStorage not in sendable:
-        yield (
-            f"it accepts no heat map; enable {SecondaryCaptureImageStorage.name} for our AE Title"
-            f" {destination.calling_ae_title} there"
-        )
+    for kind in _others(destination):
+        if kind.sop_class_uid not in sendable:
+            yield (
+                f"it accepts no {kind.label[:1].lower()}{kind.label[1:]}; enable"
+                f" {UID(kind.sop_class_uid).name} for our AE Title"
+                f" {destination.calling_ae_title} there"
+            )
+
+
+def _others(destination: CStoreDestination) -> list[DocumentKind]:
+    """Return its kinds of document beside the report that has a ladder of classes."""
+    kinds = [DOCUMENT_KINDS[key] for key in destination.documents]
+    return [kind for kind in kinds if kind is not SR]
 
 
 def _no_report(ours: str, left_out: list[str], contexts: tuple[ProbeAccepted, ...]) -> str:

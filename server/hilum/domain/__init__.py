@@ -5,7 +5,7 @@ it, and so that a room can be tested with plain lists.
 Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 chapter 9.
 """
 
-from hilum.domain.access import AccessToken, Actor, Channel, Scope
+from hilum.domain.access import SERVER, AccessToken, Actor, Channel, Scope
 from hilum.domain.associations import AssociationRecord
 from hilum.domain.campaigns import (
     ARCHIVE,
@@ -30,7 +30,10 @@ from hilum.domain.campaigns import (
 from hilum.domain.commitment import CommitmentRequest, CommitmentVerdict
 from hilum.domain.deliveries import Delivery
 from hilum.domain.dicom import (
+    BASIC_TEXT,
+    ENCAPSULATED_PDF,
     IMAGE_SOP_CLASSES,
+    SECONDARY_CAPTURE,
     SR_CLASS_PREFERENCE,
     SR_KINDS,
     TRANSFER_SYNTAXES,
@@ -45,7 +48,11 @@ from hilum.domain.documents import (
     HEAT_MAP,
     HL7,
     JSON,
+    NOTICE,
+    PDF,
+    SHEET,
     SR,
+    TEXT_SR,
     Document,
     DocumentKind,
     Made,
@@ -117,8 +124,10 @@ from hilum.domain.studies import Study
 
 __all__ = [
     "ARCHIVE",
+    "BASIC_TEXT",
     "CAMPAIGN_AE_TITLE",
     "DOCUMENT_KINDS",
+    "ENCAPSULATED_PDF",
     "ENDED_SERIES",
     "FHIR",
     "FILES",
@@ -126,14 +135,20 @@ __all__ = [
     "HL7",
     "IMAGE_SOP_CLASSES",
     "JSON",
+    "NOTICE",
     "NO_ARCHIVE",
+    "PDF",
     "PICTURES",
     "REASONS",
+    "SECONDARY_CAPTURE",
     "SERIES_REASONS",
+    "SERVER",
+    "SHEET",
     "SILENT_ARCHIVE",
     "SR",
     "SR_CLASS_PREFERENCE",
     "SR_KINDS",
+    "TEXT_SR",
     "TRANSFER_SYNTAXES",
     "AccessToken",
     "ActivationMaps",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Channel(StrEnum):
@@ -25,6 +26,10 @@ class Actor:
     name: str
     channel: Channel
     address: str = ""
+
+
+SERVER: Final = Actor("hilum", Channel.CLI)
+"""The server itself: the origin of a verb that no person asked for."""
 
 
 class Scope(StrEnum):

@@ -32,6 +32,10 @@ SR_CLASS_PREFERENCE = (
 
 
 SR_KINDS = tuple(item.kind for item in SR_CLASS_PREFERENCE)
+BASIC_TEXT = SR_CLASS_PREFERENCE[-1]
+
+SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
+ENCAPSULATED_PDF = "1.2.840.10008.5.1.4.1.1.104.1"
 
 
 # What a chest radiograph may come as, by the keywords of PS3.6 table A-1, which settings use.
@@ -39,7 +43,7 @@ IMAGE_SOP_CLASSES: Mapping[str, str] = {
     "ComputedRadiographyImageStorage": "1.2.840.10008.5.1.4.1.1.1",
     "DigitalXRayImageStorageForPresentation": "1.2.840.10008.5.1.4.1.1.1.1",
     "DigitalXRayImageStorageForProcessing": "1.2.840.10008.5.1.4.1.1.1.1.1",
-    "SecondaryCaptureImageStorage": "1.2.840.10008.5.1.4.1.1.7",
+    "SecondaryCaptureImageStorage": SECONDARY_CAPTURE,
 }
 
 

@@ -7,7 +7,12 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from hilum.domain.dicom import SR_CLASS_PREFERENCE
+from hilum.domain.dicom import (
+    BASIC_TEXT,
+    ENCAPSULATED_PDF,
+    SECONDARY_CAPTURE,
+    SR_CLASS_PREFERENCE,
+)
 
 _DICOM: Final = "application/dicom"
 
@@ -33,8 +38,8 @@ class DocumentKind:
     of its files. `names_patient`: erasure reads its content to find the results of a patient; all
     documents of a result are erased together, and one of them names the patient. `caption`: the
     words of pages under a picture; empty: it is no picture. `origin`: the kind that it is derived
-    from. `says_findings`: on a study that was not analysed it is sent only where a destination asks
-    for that, or where an earlier one may be.
+    from. `sop_class_uid`: that of its objects. `says_findings`: on a study that was not analysed it
+    is sent only where a destination asks for that, or where an earlier one may be.
     """
 
     key: str
@@ -45,6 +50,7 @@ class DocumentKind:
     names_patient: bool = False
     caption: str = ""
     origin: str = ""
+    sop_class_uid: str = ""
     says_findings: bool = False
 
     @property
@@ -64,7 +70,14 @@ class DocumentKind:
 
 
 SR: Final = DocumentKind(
-    "sr", "Structured Report", _DICOM, "dcm", Made.WITH_FINDINGS, names_patient=True
+    "sr",
+    "Structured Report",
+    _DICOM,
+    "dcm",
+    Made.WITH_FINDINGS,
+    names_patient=True,
+    sop_class_uid=SR_CLASS_PREFERENCE[0].sop_class_uid,
+    says_findings=True,
 )
 JSON: Final = DocumentKind(
     "json", "JSON", "application/json", "json", Made.ALWAYS, names_patient=True
@@ -76,14 +89,44 @@ HEAT_MAP: Final = DocumentKind(
     _DICOM,
     "dcm",
     caption="where the model looked, at its own coarse resolution",
+    sop_class_uid=SECONDARY_CAPTURE,
 )
-# They name the patient, too, and the JSON of the same result is read instead.
+# The headers of these name the patient, too; as of the heat map, the JSON is read instead.
+SHEET: Final = DocumentKind(
+    "sheet",
+    "Result sheet",
+    _DICOM,
+    "dcm",
+    caption="the result on one page, for viewers that show no structured report",
+    sop_class_uid=SECONDARY_CAPTURE,
+    says_findings=True,
+)
+PDF: Final = DocumentKind(
+    "pdf",
+    "Result sheet as PDF",
+    _DICOM,
+    "dcm",
+    sop_class_uid=ENCAPSULATED_PDF,
+    says_findings=True,
+)
+# Not the last step of the SR's ladder: it has a UID and a series of its own.
+TEXT_SR: Final = DocumentKind(
+    "text_sr",
+    "Text report",
+    _DICOM,
+    "dcm",
+    names_patient=True,
+    sop_class_uid=BASIC_TEXT.sop_class_uid,
+    says_findings=True,
+)
+# It names the patient, too, and the JSON of the same result is read instead.
 HL7: Final = DocumentKind(
     "hl7", "HL7 v2 message", "x-application/hl7-v2+er7", "hl7", says_findings=True
 )
 FHIR: Final = DocumentKind(
     "fhir", "FHIR Bundle", "application/fhir+json", "fhir", says_findings=True
 )
+NOTICE: Final = DocumentKind("notice", "Notice", "application/json", "notice.json")
 _DERIVED: Final = tuple(
     DocumentKind(
         item.kind,
@@ -93,12 +136,15 @@ _DERIVED: Final = tuple(
         Made.DERIVED,
         names_patient=True,
         origin=SR.key,
+        sop_class_uid=item.sop_class_uid,
+        says_findings=True,
     )
     for item in SR_CLASS_PREFERENCE[1:]
 )
 
 DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
-    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP, HL7, FHIR)
+    kind.key: kind
+    for kind in (SR, *_DERIVED, JSON, HEAT_MAP, SHEET, PDF, TEXT_SR, HL7, NOTICE, FHIR)
 }
 
 

@@ -61,7 +61,8 @@ class ReportJob:
     """A claimed result with the images that it names, and the documents that new ones replace.
 
     `delivered_reports`: for each destination the newest earlier structured report that it may
-    hold, of any SOP Class. `heat_map_destinations`: destinations that may hold an earlier heat map.
+    hold, of any SOP Class. `holders`: for each kind that is made where a destination takes it, the
+    destinations that may hold an earlier document.
     """
 
     lease: Lease
@@ -70,7 +71,7 @@ class ReportJob:
     instances: tuple[Instance, ...]
     predecessors: Mapping[str, Document]
     delivered_reports: Mapping[str, Document] = field(default_factory=dict)
-    heat_map_destinations: frozenset[str] = frozenset()
+    holders: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -336,7 +336,7 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("destination", "reason"),
     ),
     "hilum_destination_paused": (
-        "1 if a person paused deliveries to this destination.",
+        "1 if deliveries to this destination are paused: by a person, or after HTTP 410.",
         ("destination",),
     ),
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),

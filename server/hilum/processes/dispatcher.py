@@ -49,7 +49,7 @@ from hilum.processes.report_builder import ReportBuilder
 from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
 from hilum.receive.headers.patient import identity_of
-from hilum.report import REPORTS, BuiltReport, ReportContext, derive
+from hilum.report import RENDERED, REPORTS, BuiltReport, ReportContext, derive
 from hilum.rules import StudyFacts
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
@@ -189,6 +189,9 @@ class ReportHandler:
             manufacturer=settings.report.manufacturer,
             series_number=settings.report.series_number,
             heat_map_series_number=settings.report.heat_map_series_number,
+            sheet_series_number=settings.report.sheet_series_number,
+            pdf_series_number=settings.report.pdf_series_number,
+            text_series_number=settings.report.text_series_number,
             disclaimer=settings.report.disclaimer,
             site_name=settings.site.name,
             software_version=__version__,
@@ -221,7 +224,9 @@ class ReportHandler:
                 "release_not_available",
                 f"{job.result.release} has no manifest any more; put it back and requeue",
             )
-        kinds = tuple(kind for kind in REPORTS if self._is_due(DOCUMENT_KINDS[kind], job))
+        kinds = tuple(
+            kind for kind in (*REPORTS, *RENDERED) if self._is_due(DOCUMENT_KINDS[kind], job)
+        )
         started = time.perf_counter()
         report = await self._build(job, release, kinds)
         telemetry.REPORT_SECONDS.labels("+".join(item.kind for item in report.documents)).observe(
@@ -238,6 +243,8 @@ class ReportHandler:
 
     def _is_due(self, kind: DocumentKind, job: ReportJob) -> bool:
         """Return whether a document of this kind is made of the result."""
+        if not _has_uid(kind, job):
+            return False
         return (
             kind.made is Made.ALWAYS
             or (kind.made is Made.WITH_FINDINGS and _has_findings(job))
@@ -254,10 +261,12 @@ class ReportHandler:
             for name, item in self._settings.destinations.items()
             if self._wants(HEAT_MAP.key, name, job)
         ]
-        if not self._heat_maps.is_wanted(job, release, takers):
+        is_wanted = self._heat_maps.is_wanted(job, release, takers)
+        if not is_wanted and RENDERED.keys().isdisjoint(kinds):
             return BuiltReport(await builder.documents(job, release, kinds), None)
         sources = await self._heat_maps.sources(job)
-        return await builder.with_heat_map(job, release, kinds, sources)
+        wanted = (*kinds, HEAT_MAP.key) if is_wanted else kinds
+        return await builder.with_pictures(job, release, wanted, sources)
 
     def _address(
         self, document: Document, job: ReportJob, *, takes_away: bool = False
@@ -275,7 +284,9 @@ class ReportHandler:
         }
         if takes_away and document.kind == HEAT_MAP.key:
             takers = {
-                name: item for name, item in takers.items() if name in job.heat_map_destinations
+                name: item
+                for name, item in takers.items()
+                if name in job.holders.get(HEAT_MAP.key, ())
             }
         subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)
         causes = {
@@ -295,18 +306,18 @@ class ReportHandler:
         The numbers of that one are no longer valid, so it gets a successor. Else the result of a
         campaign goes to no destination, unless the campaign delivers.
         """
-        has_earlier = name in job.delivered_reports or (
-            kind == HEAT_MAP.key and name in job.heat_map_destinations
-        )
+        is_holder = name in job.holders.get(kind, ())
+        has_earlier = name in job.delivered_reports or is_holder
         campaign_id = job.result.campaign_id
         is_kept_here = campaign_id is not None and not self._delivers(campaign_id)
         if not has_earlier and (is_kept_here or not self._leads_to(name, job)):
             return False
         destination = self._settings.destinations[name]
-        is_silent = not (
-            _has_findings(job)
-            or destination.report_not_analysed
-            or _may_hold_numbers(DOCUMENT_KINDS[kind], name, job)
+        is_silent = (
+            DOCUMENT_KINDS[kind].says_findings
+            and not _has_findings(job)
+            and not destination.report_not_analysed
+            and not has_earlier
         )
         return kind in destination.documents and not is_silent
 
@@ -369,19 +380,17 @@ def _warn_of_withheld(document: Document, job: ReportJob, causes: Mapping[str, C
         )
 
 
+def _has_uid(kind: DocumentKind, job: ReportJob) -> bool:
+    """Return whether the result got UIDs for this kind of document.
+
+    One of an earlier program has none for a newer kind. It goes out without such documents, because
+    a UID is minted with its result and never later.
+    """
+    return not kind.is_dicom or {kind.key, kind.series} <= job.result.identifiers.keys()
+
+
 def _has_findings(job: ReportJob) -> bool:
     return job.result.outcome is not Outcome.NOT_ANALYSED
-
-
-def _may_hold_numbers(kind: DocumentKind, name: str, job: ReportJob) -> bool:
-    """Return whether a study that was not analysed needs this document, unasked.
-
-    It does where an earlier one may be, whose numbers are no longer valid; and if the document is
-    not about findings.
-    """
-    if kind.made is Made.WITH_FINDINGS:
-        return name in job.delivered_reports
-    return not kind.says_findings or kind.key in job.predecessors
 
 
 class DeliverHandler:

@@ -1,4 +1,4 @@
-"""Heat maps: the reports that get one, and its sources.
+"""Heat maps: the reports that get one, and the sources of all documents that are drawn.
 
 Maps come from the ledger, pixels from the archive.
 """
@@ -82,7 +82,11 @@ class HeatMaps:
             if item.sop_instance_uid in used
         }
         pictures = {uid: self._picture(path, maps, uid) for uid, path in paths.items()}
-        return HeatMapSources(pictures, self._settings.analyse.maximum_pixels)
+        return HeatMapSources(
+            pictures,
+            self._settings.analyse.maximum_pixels,
+            shows_maps=self._settings.report.intended_use != "triage",
+        )
 
     def _picture(self, path: str, maps: dict[str, ActivationMaps], uid: str) -> Picture:
         try:

@@ -46,7 +46,7 @@ class ReportBuilder:
     async def documents(
         self, job: ReportJob, release: Release, kinds: Iterable[str]
     ) -> list[Document]:
-        """Return documents without a heat map.
+        """Return documents of which none is drawn.
 
         Raises the errors of `build_documents`, and WorkerDied.
         """
@@ -59,10 +59,12 @@ class ReportBuilder:
             telemetry.REPORT_FALLBACKS.labels(unusual.reason).inc()
         return await self._pool.run(build_documents, job, release, self._context, kinds)
 
-    async def with_heat_map(
+    async def with_pictures(
         self, job: ReportJob, release: Release, kinds: Iterable[str], sources: HeatMapSources
     ) -> BuiltReport:
-        """Build a report with a heat map in another process, because drawing is slow.
+        """Build a report with documents that are drawn, in another process: drawing is slow.
+
+        Kinds may name the heat map.
 
         Raises the errors of `build_documents`, and WorkerDied.
         """

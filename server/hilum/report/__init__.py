@@ -1,6 +1,7 @@
 """Documents of a result.
 
-`build_documents` is a plain function of picklable values, for a pool of processes.
+`build_documents` and `build_report` are plain functions of picklable values, for a
+pool of processes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from typing import Final
 from hilum.domain import (
     DOCUMENT_KINDS,
     FHIR,
+    HEAT_MAP,
     HL7,
     JSON,
+    NOTICE,
     SR,
     Document,
     Made,
@@ -28,6 +31,8 @@ from hilum.report.documents import structured_report
 from hilum.report.fhir.bundle import fhir_bundle
 from hilum.report.hl7.oru import oru
 from hilum.report.json_report import json_report, json_schema
+from hilum.report.notice import notice
+from hilum.report.rendition import RENDERED, Rendition, rendered
 from hilum.report.sources import Extracts
 from hilum.report.sr.class_preference import derive
 from hilum.report.template import UNUSUAL, SrTemplate, Unusual
@@ -35,6 +40,7 @@ from hilum.report.template.compile import compile_template
 from hilum.report.tree import sr_text
 
 __all__ = [
+    "RENDERED",
     "REPORTS",
     "UNUSUAL",
     "BuiltReport",
@@ -65,6 +71,7 @@ REPORTS: Final[
     SR.key: structured_report,
     JSON.key: json_report,
     HL7.key: oru,
+    NOTICE.key: notice,
     FHIR.key: fhir_bundle,
 }
 
@@ -79,7 +86,7 @@ def build_documents(
 ) -> list[Document]:
     """Return the documents of these kinds, in their order.
 
-    A study without any readable header gets only JSON, with the reason.
+    A study without any readable header gets only JSON and a notice, with the reason.
 
     Deterministic: two builds from the same job are equal byte for byte, with a template of the
     release or without. Raises NotAnalysed(release_not_available) when the result's release is no
@@ -126,11 +133,34 @@ def build_report(
     sources: HeatMapSources,
     template: SrTemplate | None = None,
 ) -> BuiltReport:
-    """Build as `build_documents`, with a heat map that they name, if there is a finding to show.
+    """Build as `build_documents`, with those of the kinds that are drawn.
 
-    If the heat map fails, the other documents are built. A sheet that withdraws an earlier heat map
-    is among the documents and is not named. Raises the exceptions of `build_documents`.
+    They may name the heat map, which is drawn if there is a finding to show. If it fails, the other
+    documents are built. A sheet that withdraws an earlier heat map is among the documents and is
+    not named. Where no heat map is asked for, the report names a result sheet that shows maps.
+    Raises the exceptions of `build_documents`.
     """
+    asked = tuple(kinds)
+    plain = [kind for kind in asked if kind in REPORTS]
+    drawn, named = (
+        _heat_map(job, release, context, sources) if HEAT_MAP.key in asked else ([], None)
+    )
+    rendition = Rendition(job, release, context, asked, named, sources, template)
+    documents = [
+        *build_documents(job, release, context, plain, rendition.explanation, template),
+        *rendered(rendition),
+        *drawn,
+    ]
+    left_out = None if named is None else named.left_out
+    return BuiltReport(
+        documents, left_out, takes_heat_map_away=bool(drawn) and not _is_shown(named)
+    )
+
+
+def _heat_map(
+    job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources
+) -> tuple[list[Document], HeatMap | None]:
+    """Return the heat map, if there is one, and the report's reference to it."""
     # Only here: these bring Pillow and the decoders, which a report without a heat map does not
     # need.
     from hilum.report.heat_map.choice import HeatMapLeftOut  # noqa: PLC0415
@@ -139,12 +169,9 @@ def build_report(
     try:
         made = heat_map(job, release, context, sources)
     except HeatMapLeftOut as error:
-        named = HeatMap(left_out=error.sentence)
-        return BuiltReport(
-            build_documents(job, release, context, kinds, named, template), error.sentence
-        )
-    if made is None:
-        return BuiltReport(build_documents(job, release, context, kinds, None, template), None)
-    picture, named = made
-    documents = [*build_documents(job, release, context, kinds, named, template), picture]
-    return BuiltReport(documents, named.left_out, takes_heat_map_away=not named.sop_instance_uid)
+        return [], HeatMap(left_out=error.sentence)
+    return ([], None) if made is None else ([made[0]], made[1])
+
+
+def _is_shown(named: HeatMap | None) -> bool:
+    return named is not None and bool(named.sop_instance_uid)

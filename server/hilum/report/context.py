@@ -26,6 +26,9 @@ class ReportContext:
     software_version: str
     installation_serial: str
     heat_map_series_number: int = 9002
+    sheet_series_number: int = 9004
+    pdf_series_number: int = 9005
+    text_series_number: int = 9006
     series_title: str = "AI CXR"
     patient_id_system: str = ""
     hl7: Hl7MessageSettings = field(default_factory=Hl7MessageSettings)
@@ -62,9 +65,11 @@ class HeatMapSources:
     """The inputs of a heat map beside the job.
 
     Pictures by SOP Instance UID, and the most pixels of an image that is opened. `obstacle`: a
-    sentence that says why no heat map is tried.
+    sentence that says why no picture is tried. `shows_maps`: False: no map may be shown on any
+    document.
     """
 
     pictures: Mapping[str, Picture]
     maximum_pixels: int
     obstacle: str = ""
+    shows_maps: bool = True

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from pydicom.uid import Comprehensive3DSRStorage
 
-from hilum.domain import SR, Document, Release, ReportJob
+from hilum.domain import BASIC_TEXT, SR, TEXT_SR, Document, Release, ReportJob
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.sources import Extracts, Headers, replaced
 from hilum.report.sr.build import build
+from hilum.report.sr.class_preference import derive
 from hilum.report.sr.document_header import encode
 from hilum.report.template import SrTemplate
 
@@ -46,3 +49,29 @@ def structured_report(
         predecessor_uid=before[0].sop_instance_uid if before else None,
         result_id=job.result.id,
     )
+
+
+def text_report(
+    job: ReportJob,
+    release: Release,
+    context: ReportContext,
+    heat_map: HeatMap | None,
+    template: SrTemplate | None,
+) -> Document:
+    """Return the report as Basic Text SR under a UID and in a series of its own.
+
+    The lines are those of the class that the ladder of the report ends with. It replaces earlier
+    text reports alone. Raises the exceptions of `structured_report`.
+    """
+    before = job.predecessors.get(TEXT_SR.key)
+    earlier = {} if before is None else {SR.key: before}
+    alone = dataclasses.replace(job, predecessors=earlier, delivered_reports={})
+    report = structured_report(alone, release, context, heat_map, Extracts(job), template)
+    series = job.result.identifiers[TEXT_SR.series]
+    derived = derive(
+        report,
+        BASIC_TEXT,
+        job.result.identifiers[TEXT_SR.key],
+        (series, context.text_series_number),
+    )
+    return dataclasses.replace(derived, kind=TEXT_SR.key)

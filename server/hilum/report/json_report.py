@@ -48,7 +48,7 @@ def json_report(
         "schema": SCHEMA,
         "result_uid": result.identifiers[JSON.key],
         "revision": result.revision,
-        "supersedes": _superseded(job),
+        "supersedes": superseded(job),
         "created_at": iso(result.created_at),
         "outcome": result.outcome.value,
         "reason": result.reason,
@@ -61,22 +61,22 @@ def json_report(
         "preprocessing_version": result.preprocessing_version,
         "findings": [_finding(finding) for finding in result.findings],
         "source_images": [_source(image) for image in result.source_images],
-        "structured_report": _structured_report(result),
+        "structured_report": structured_report_uids(result),
         "heat_map": _heat_map(heat_map),
         "timings": _timings(result),
     }
     return Document(
-        kind=JSON.key, media_type=JSON.media_type, content=_encode(content), result_id=result.id
+        kind=JSON.key, media_type=JSON.media_type, content=encoded(content), result_id=result.id
     )
 
 
-def _encode(content: Mapping[str, Any]) -> bytes:
+def encoded(content: Mapping[str, Any]) -> bytes:
     """A line for each member: readable, and Python's fast encoder writes no indentation."""
     lines = [f'"{name}": {_ENCODER.encode(value)}' for name, value in content.items()]
     return ("{\n" + ",\n".join(lines) + "\n}").encode()
 
 
-def _superseded(job: ReportJob) -> str | None:
+def superseded(job: ReportJob) -> str | None:
     """The `result_uid` of the document that this one replaces."""
     before = job.predecessors.get(JSON.key)
     return (
@@ -179,7 +179,7 @@ def _of_members(scores: Mapping[str, Any]) -> dict[str, Any]:
     return {"member_scores": dict(scores)} if scores else {}
 
 
-def _structured_report(result: Result) -> dict[str, str] | None:
+def structured_report_uids(result: Result) -> dict[str, str] | None:
     """Return the SR with the same content; None when no image could be analysed."""
     if not result.findings:
         return None

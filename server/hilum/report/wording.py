@@ -46,13 +46,13 @@ def not_analysed(result: Result) -> str:
     )
 
 
-def heat_map_description(result: Result) -> str:
-    """Series Description of heat maps."""
+def picture_description(result: Result, title: str) -> str:
+    """Series Description of heat maps and result sheets."""
     words = [] if result.is_calibrated else ["uncalibrated"]
     words += [] if result.is_trained else ["untrained"]
     after = f" ({', '.join(words)})" if words else ""
     return (
-        _with_release("AI heat map, not for diagnosis, ", result.release, _LONG_STRING - len(after))
+        _with_release(f"{title}, not for diagnosis, ", result.release, _LONG_STRING - len(after))
         + after
     )
 
@@ -81,7 +81,7 @@ def caveats(
             "Untrained: the weights of this release are not trained. For technical tests only; no"
             " finding is called present or absent."
         )
-    said += [*_unused_images(result), *_doubts(result)]
+    said += doubts_of(result)
     if release.intended_use:
         said.append(f"Intended use: {release.intended_use}")
     if heat_map is not None and heat_map.left_out:
@@ -99,6 +99,11 @@ def meaning_of(reason: str | None) -> str | None:
     if reason is None:
         return None
     return REASONS[reason].meaning if reason in REASONS else reason
+
+
+def doubts_of(result: Result) -> list[str]:
+    """Return those caveats that are about images: not used, or in doubt."""
+    return [*_unused_images(result), *_doubts(result)]
 
 
 def _unused_images(result: Result) -> Iterator[str]:

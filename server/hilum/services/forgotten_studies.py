@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from hilum.domain import Actor, Channel
+from hilum.domain import SERVER
 from hilum.services.export import ExportTarget, export
 from hilum.services.export_tables.files import CSV, PARQUET
 from hilum.settings import Settings
@@ -24,7 +24,6 @@ from hilum.verbs import Thing, Verb
 MONTH_SECONDS: Final = 86400.0 * 365.25 / 12
 _BATCH: Final = 500  # studies of one file
 _LOOK: Final = 1000
-_SERVER: Final = Actor("hilum", Channel.CLI)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class Forgetting:
         leaving = [each for each in found if not each.kept]
         batch = ForgottenBatch(len(found))
         if leaving and (path := self._export(leaving)) is not None:
-            deed = Deed(Verb.FORGET_STUDIES, _SERVER).about(Thing.FILE, path.name)
+            deed = Deed(Verb.FORGET_STUDIES, SERVER).about(Thing.FILE, path.name)
             gone = self._rows.remove(leaving, before, self._clock(), deed)
             batch = ForgottenBatch(len(found), gone["study"], path.name)
         walk.after = ahead.after

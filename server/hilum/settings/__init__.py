@@ -17,6 +17,7 @@ from hilum.settings.destinations import (
     ObjectDestination,
     SenderDestination,
     StowDestination,
+    WebhookDestination,
     message_settings,
 )
 from hilum.settings.fields import (
@@ -131,6 +132,7 @@ __all__ = [
     "TransferSyntax",
     "Triton",
     "Watch",
+    "WebhookDestination",
     "certificate_name",
     "describe",
     "find_file",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
@@ -12,6 +13,8 @@ from hilum.domain import (
     DOCUMENT_KINDS,
     FHIR,
     HL7,
+    JSON,
+    NOTICE,
     SR,
     SR_CLASS_PREFERENCE,
     DocumentKind,
@@ -43,8 +46,11 @@ class Destination(Section):
         (SR.key,),
         min_length=1,
         description=(
-            "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
-            " hl7: an ORU^R01 message. fhir: a transaction Bundle of FHIR R4."
+            "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR;"
+            " sheet: the result on one page, as Secondary Capture; pdf: that page as Encapsulated"
+            " PDF; text_sr: Basic Text SR; hl7: an ORU^R01 message; notice: a small"
+            " JSON without patient data; fhir: a transaction Bundle of FHIR R4. See"
+            " docs/destinations/documents.md."
         ),
     )
     accept_untrained: bool = Field(
@@ -54,8 +60,8 @@ class Destination(Section):
     report_not_analysed: bool = Field(
         default=False,
         description=(
-            "Also receives a report (sr, hl7, fhir) on studies of which no image could be"
-            " analysed, with the reason."
+            "Also receives reports (sr, sheet, pdf, text_sr, hl7, fhir) on studies of which no"
+            " image could be analysed, with the reason."
         ),
     )
 
@@ -147,7 +153,7 @@ class DicomDestination(CStoreDestination):
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
             " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb; hl7:"
-            " HL7 v2 over MLLP; fhir: transactions of FHIR R4."
+            " HL7 v2 over MLLP; webhook: signed HTTP POST; fhir: transactions of FHIR R4."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -211,7 +217,10 @@ class StowDestination(HttpPeer, ObjectDestination):
     kind: Literal["stow"] = "stow"
     url: str = Field(
         pattern=r"^https?://[^\s@?#]+$",
-        description="root of the service, such as https://pacs.example.org/dicom-web.",
+        description=(
+            "root of a DICOMweb service, such as https://pacs.example.org/dicom-web; the address"
+            " of a webhook's receiver, which is shown without its path."
+        ),
     )
 
     @property
@@ -260,6 +269,39 @@ class Hl7Destination(TlsClient, Hl7MessageSettings, Destination):
     def can_carry(cls, kind: DocumentKind) -> bool:
         """HL7 messages alone."""
         return kind.key == HL7.key
+
+
+class WebhookDestination(HttpPeer, Destination):
+    """Signed webhooks to one program."""
+
+    carried: ClassVar[str] = "JSON document"
+
+    kind: Literal["webhook"] = "webhook"
+    documents: _Documents = Field((NOTICE.key,), min_length=1, description="notice, json, or both.")
+    secret_files: tuple[Path, ...] = Field(
+        min_length=1,
+        max_length=2,
+        description=(
+            "files with a signing secret each: whsec_ and 24 to 64 bytes in base64. Two while a"
+            " secret is replaced: each document has a signature by both."
+        ),
+    )
+
+    @property
+    def address(self) -> str:
+        """Scheme and host of the URL: its path may be a secret."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def tls_client(self) -> HttpPeer:
+        """Its own."""
+        return self
+
+    @classmethod
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """JSON alone."""
+        return kind.media_type == JSON.media_type
 
 
 class FhirDestination(HttpPeer, Destination):
@@ -316,6 +358,7 @@ DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "sender": SenderDestination,
     "stow": StowDestination,
     "hl7": Hl7Destination,
+    "webhook": WebhookDestination,
     "fhir": FhirDestination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

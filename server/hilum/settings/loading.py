@@ -23,9 +23,8 @@ from hilum_preprocessing.spec.fields import nearest
 _SECRETS = {("api", "token"), ("ledger", "url"), ("ledger", "direct_url")}
 
 
-_SECRET_NAME = re.compile("token$|password|secret|webhook", re.IGNORECASE)
-
-
+# The name of a file is no secret.
+_SECRET_NAME = re.compile("^(?!.*_files?$).*(token$|password|secret|webhook)", re.IGNORECASE)
 _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
 

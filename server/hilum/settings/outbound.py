@@ -24,6 +24,15 @@ class Report(Section):
     heat_map_series_number: int = Field(
         9002, ge=1, le=2147483647, description="Series Number of the heat maps' series."
     )
+    sheet_series_number: int = Field(
+        9004, ge=1, le=2147483647, description="Series Number of the result sheets' series."
+    )
+    pdf_series_number: int = Field(
+        9005, ge=1, le=2147483647, description="Series Number of the result sheets as PDF."
+    )
+    text_series_number: int = Field(
+        9006, ge=1, le=2147483647, description="Series Number of the text reports' series."
+    )
     campaign_series_number: int = Field(
         9003,
         ge=1,

@@ -17,7 +17,8 @@ import pytest
 from pydantic import ValidationError
 
 from hilum.deliver import DESTINATIONS, probe_destination
-from hilum.domain import FHIR, HL7, SR, DeliveryJob, DeliveryState, Document
+from hilum.deliver.webhook_signature import message_id
+from hilum.domain import FHIR, HL7, NOTICE, SR, DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused, Retry
 from hilum.processes.dispatcher import DeliverHandler
 from hilum.report import build_documents
@@ -27,6 +28,8 @@ from hilum.withheld_reports import Subject, cause_of
 from testing.fhir_server import FhirServer, FhirStore, resources_of
 from testing.hl7_receiver import Hl7Receiver
 from testing.phantoms.phantom import make_study
+from testing.webhook_receiver import section_of
+from tests.support.deliver.webhook_receiver import webhook_receiver
 from tests.support.hl7.parsed import control_id_of
 from tests.support.ledger.dispatching import InThisProcess
 from tests.support.peers.archives import orthanc_archive, require_dicomweb
@@ -166,6 +169,17 @@ def _no_hl7(_path: Path) -> Receiver:
 
 
 @contextlib.contextmanager
+def _webhook(path: Path, status: int = 204) -> Iterator[Receiver]:
+    with webhook_receiver(path / "program", status) as peer:
+        yield Receiver(dict(peer.settings), peer.held, f"http://127.0.0.1:{peer.port}")
+
+
+def _no_webhook(path: Path) -> Receiver:
+    port = free_port()
+    return Receiver(dict(section_of(port, path)), list, f"http://127.0.0.1:{port}")
+
+
+@contextlib.contextmanager
 def _fhir(refuses: frozenset[str] = frozenset()) -> Iterator[Receiver]:
     with FhirServer(FhirStore(refuses)) as peer:
         yield Receiver({"kind": "fhir", "url": peer.url}, peer.held, peer.url)
@@ -209,6 +223,13 @@ RECEIVERS: Mapping[str, Kind] = {
         _no_hl7,
         sends=HL7.key,
         identity=control_id_of,
+    ),
+    "webhook": Kind(
+        _webhook,
+        lambda path, _document: _webhook(path, 422),
+        _no_webhook,
+        sends=NOTICE.key,
+        identity=lambda document: message_id(document.content),
     ),
     "fhir": Kind(
         lambda _: _fhir(),

@@ -17,8 +17,12 @@ from hilum.domain import (
     HEAT_MAP,
     HL7,
     JSON,
+    NOTICE,
+    PDF,
+    SHEET,
     SR,
     SR_CLASS_PREFERENCE,
+    TEXT_SR,
     DeliveryState,
     Document,
     DocumentKind,
@@ -28,7 +32,15 @@ from hilum.domain import (
     orderable_kinds,
 )
 from hilum.receive.headers.patient import OneStudy, Patient
-from hilum.report import REPORTS, HeatMapSources, Picture, build_documents, build_report, derive
+from hilum.report import (
+    RENDERED,
+    REPORTS,
+    HeatMapSources,
+    Picture,
+    build_documents,
+    build_report,
+    derive,
+)
 from hilum.services.erase import erase
 from hilum.settings import DicomDestination, FolderDestination, Settings, describe
 from hilum.store.admin.erase import Erasure
@@ -54,14 +66,14 @@ def derived(job: ReportJob, folder: Path, kind: str) -> Document:
     return derive(built(job, folder, SR.key), wanted, job.result.identifiers[kind])
 
 
-def drawn(job: ReportJob, folder: Path, _kind: str) -> Document:
+def drawn(job: ReportJob, folder: Path, kind: str) -> Document:
     from hilum.domain import ActivationMaps
 
     cam = ActivationMaps(LOGITS, maps_of(len(RELEASE.labels)).tobytes())
     (image,) = make_study(7, views=("PA",), rows=64, columns=64)
     pictures = {str(image.SOPInstanceUID): Picture(save(image, folder / "image.dcm"), cam)}
     sources = HeatMapSources(pictures, MAXIMUM_PIXELS)
-    return build_report(job, RELEASE, CONTEXT, (), sources).documents[-1]
+    return build_report(job, RELEASE, CONTEXT, (kind,), sources).documents[-1]
 
 
 MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
@@ -69,7 +81,11 @@ MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
     **{item.kind: derived for item in SR_CLASS_PREFERENCE[1:]},
     JSON.key: built,
     HEAT_MAP.key: drawn,
+    SHEET.key: drawn,
+    PDF.key: drawn,
+    TEXT_SR.key: drawn,
     HL7.key: built,
+    NOTICE.key: built,
     FHIR.key: built,
 }
 every_kind = pytest.mark.parametrize(
@@ -113,7 +129,7 @@ def test_each_kind_has_a_row_in_each_table() -> None:
     assert list(DOCUMENT_KINDS) == list(MADE)
     assert all(key == kind.key for key, kind in DOCUMENT_KINDS.items())
     made_by_result = {kind.key for kind in DOCUMENT_KINDS.values() if kind.made is not Made.DERIVED}
-    assert made_by_result == {*REPORTS, HEAT_MAP.key}
+    assert made_by_result == {*REPORTS, *RENDERED, HEAT_MAP.key}
 
 
 def test_every_result_has_a_document_by_which_erasure_finds_its_patient() -> None:
@@ -147,7 +163,7 @@ def test_a_folder_gets_it_under_its_suffix(here: Installation, kind: DocumentKin
     (advance,) = here.dispatcher.deliver(OUT)
     assert advance.state is DeliveryState.DELIVERED
     (file,) = here.files()
-    assert file.suffix == f".{kind.suffix}"
+    assert file.name.endswith(f".{kind.suffix}")
     assert file.read_bytes() == here.document.content
     assert (here.document.sop_instance_uid or here.study) in file.name
 

@@ -202,8 +202,8 @@ def test_who_may_have_a_heat_map_is_known_and_who_never_was_sent_it_not(street: 
     street.assemble()
     (second,) = street.claim("report")
     assert isinstance(second, ReportJob)
-    assert (second.heat_map_destinations, second.delivered_reports, list(second.predecessors)) == (
-        frozenset({PACS}),
+    assert (second.holders, second.delivered_reports, list(second.predecessors)) == (
+        {"heatmap": frozenset({PACS})},
         {},
         ["heatmap"],
     )

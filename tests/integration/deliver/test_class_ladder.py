@@ -221,6 +221,48 @@ def test_probe_looks_for_heat_maps_where_they_shall_go():
     )
 
 
+def test_probe_looks_for_each_class_that_a_destination_lists():
+    kinds = ("sheet", "pdf", "text_sr")
+    with pacs(TEXT.sop_class_uid) as (port, _):
+        found = probe_destination("pacs", destination(port, "PACS", documents=kinds))
+    assert not found.is_ok
+    assert found.detail == (
+        "it accepts no result sheet; enable Secondary Capture Image Storage for our AE Title HILUM"
+        " there; it accepts no result sheet as PDF; enable Encapsulated PDF Storage for our AE Title"
+        " HILUM there"
+    )
+
+
+def text_of(report: Document) -> Document:
+    return dataclasses.replace(derive(report, TEXT, "2.25.77"), kind="text_sr")
+
+
+@pytest.mark.parametrize("documents", [("text_sr",), ("sr", "text_sr")])
+def test_a_text_report_goes_as_such_whatever_the_ladder_holds(documents, report):
+    """The ladder of this destination has no text; and the PACS takes nothing else."""
+    changes = {"sr_classes": ("comprehensive_3d",), "documents": documents}
+    with (
+        StoreScp(takes=(DCMTK_NAMES[TEXT],)) as peer,
+        client_to(peer.port, **changes) as client,
+    ):
+        client.deliver(text_of(report))
+        assert [path.name.partition(".")[2] for path in peer.files()] == ["2.25.77"]
+        with pytest.raises(Refused, match="does not accept Comprehensive 3D SR Storage"):
+            client.deliver(report)
+
+
+def test_a_refused_text_report_is_turned_into_nothing_else(report):
+    with (
+        pacs(COMPREHENSIVE_3D.sop_class_uid, ENHANCED.sop_class_uid) as (port, given),
+        client_to(port, "PACS", documents=("sr", "text_sr")) as client,
+    ):
+        with pytest.raises(Refused, match="does not accept Basic Text SR Storage") as caught:
+            client.deliver(text_of(report))
+        client.deliver(report)
+    assert not isinstance(caught.value, SopClassRefused)
+    assert given == [COMPREHENSIVE_3D.sop_class_uid]
+
+
 def test_probe_of_a_folder(tmp_path: Path):
     found = probe_destination("out", FolderDestination(path=tmp_path / "out"))
     assert (found.is_ok, found.detail) == (True, "will be made with the first document")

@@ -26,7 +26,7 @@ from testing.phantoms.phantom import make_instance, make_study
 from tests.support.ledger.storing import data_set
 from tests.support.machine.waiting import wait_for
 from tests.support.objects.header_bombs import BOMBS, bomb_in
-from tests.support.objects.notes import KOS, TITLES, key_objects, own_report, wire
+from tests.support.objects.notes import KOS, TITLES, key_objects, own_page, own_report, wire
 from tests.support.peers.peers import StoreScp
 from tests.support.peers.raw_scu import DX, RawScu, rejection_of
 from tests.support.reports.results import LEASE
@@ -48,7 +48,15 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProce
     }
     strict = {
         name: {"other_objects": "refuse"}
-        for name in ("STRICT", "STRICTKOS", "STRICTPRIVATE", "STRICTUNTITLED")
+        for name in (
+            "STRICT",
+            "STRICTKOS",
+            "STRICTPRIVATE",
+            "STRICTUNTITLED",
+            "STRICTSHEET",
+            "STRICTPDF",
+            "STRICT2PDF",
+        )
     }
     with ListenerProcess(
         make_settings(tmp_path_factory.mktemp("objects") / "state", {**archives, **strict})
@@ -131,6 +139,39 @@ def test_our_own_report_is_acknowledged_counted_and_forgotten(
     wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
 
+@pytest.mark.parametrize("calling", ["PAGES", "STRICT"])
+@pytest.mark.parametrize("kind", ["sheet", "pdf"])
+def test_our_own_page_is_acknowledged_counted_and_never_read_as_input(
+    listener: ListenerProcess, ledger: Ledger, kind: str, calling: str
+) -> None:
+    page, title = own_page(images(11), ledger.serial, kind), f"{calling}{kind.upper()}"
+    assert send(listener, page, title) == (0, "")
+    row = association_of(listener, title)
+    assert (row["own_documents"], row["stored"], row["refused"], row["reason"]) == (1, 0, 0, None)
+    assert known(listener, page.SOPInstanceUID) == 0
+    wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
+
+
+@pytest.mark.parametrize("kind", ["sheet", "pdf"])
+def test_our_own_page_is_known_by_its_uid_when_an_archive_has_changed_its_header(
+    listener: ListenerProcess, ledger: Ledger, kind: str
+) -> None:
+    page, title = own_page(images(12), ledger.serial, kind), f"CHANGED{kind.upper()}"
+    store_result(listener, page.SOPInstanceUID)
+    assert send(listener, page, title, Manufacturer="Archive", DeviceSerialNumber="7") == (0, "")
+    assert association_of(listener, title)["own_documents"] == 1
+    assert known(listener, page.SOPInstanceUID) == 0
+
+
+def test_a_pdf_of_another_program_is_refused_where_that_is_set(listener: ListenerProcess) -> None:
+    page = own_page(images(13), "another-serial", "pdf")
+    status, comment = send(listener, page, "STRICT2PDF")
+    assert (status, comment) == (
+        0x0122,
+        "Only our own reports are taken here, and discarded; send images",
+    )
+
+
 def test_our_own_report_is_known_by_its_uid_when_an_archive_has_changed_its_header(
     listener: ListenerProcess, ledger: Ledger
 ) -> None:
@@ -209,7 +250,7 @@ def test_what_is_no_image_is_refused_where_that_is_set_with_what_to_send(
     status, comment = send(listener, report, "STRICT")
     assert (status, comment) == (
         0x0122,
-        "Only our own SR is taken here, and discarded; send images",
+        "Only our own reports are taken here, and discarded; send images",
     )
     row = association_of(listener, "STRICT")
     assert (row["reason"], row["refused"], row["own_documents"]) == ("0x0122", 1, 0)

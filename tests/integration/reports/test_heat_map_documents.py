@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -49,9 +48,11 @@ from tests.support.reports.results import (
     results_of,
     study_job,
 )
+from tests.support.reports.validators import complaints
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
 KINDS = ("sr", "json")
+DRAWN = (*KINDS, "heatmap")
 TWO = ("PA", "AP")
 TEMPERATURE = {"method": "temperature", "temperature": 1.3}
 
@@ -60,7 +61,7 @@ def built(
     folder: Path, datasets: list[Dataset], release: Release, **changes: object
 ) -> BuiltReport:
     job, sources = explained(datasets, release, folder)
-    return build_report(job, release, CONTEXT, KINDS, dataclasses.replace(sources, **changes))
+    return build_report(job, release, CONTEXT, DRAWN, dataclasses.replace(sources, **changes))
 
 
 def of_kind(report: BuiltReport, kind: str) -> Document:
@@ -76,25 +77,6 @@ def written(
     sr.write_bytes(of_kind(report, "sr").content)
     picture.write_bytes(of_kind(report, "heatmap").content)
     return sr, picture, [folder / f"stored{number}.dcm" for number in range(len(datasets))]
-
-
-def complaints(program: str, *files: Path) -> list[str]:
-    """What a validator of dicom3tools says, without what sr_gate knows to be harmless."""
-    require_program(program, "dicom3tools")
-    flag = {"dciodvfy": "-new", "dcentvfy": "-v"}[program]
-    done = subprocess.run(
-        [program, flag, *map(str, files)], capture_output=True, text=True, check=False, timeout=60
-    )
-    lines = [
-        line
-        for line in (done.stdout + done.stderr).splitlines()
-        if re.search(r"\b(Error|Warning|Abort)\b", line)
-    ]
-    return [
-        line
-        for line in lines
-        if not sr_gate._DEVICE_UID.search(line) and not sr_gate._ACCESSION.search(line)
-    ]
 
 
 CASES = {
@@ -253,12 +235,12 @@ def test_a_series_for_all_revisions_and_a_predecessor(tmp_path):
     datasets = make_study(26, "CR", ("PA",), rows=64, columns=64)
     release = make_release()
     job, sources = explained(datasets, release, tmp_path)
-    first = of_kind(build_report(job, release, CONTEXT, KINDS, sources), "heatmap")
+    first = of_kind(build_report(job, release, CONTEXT, DRAWN, sources), "heatmap")
     job = dataclasses.replace(
         job, predecessors={"heatmap": dataclasses.replace(first, sop_instance_uid="1.2.3")}
     )
     assert (
-        of_kind(build_report(job, release, CONTEXT, KINDS, sources), "heatmap").predecessor_uid
+        of_kind(build_report(job, release, CONTEXT, DRAWN, sources), "heatmap").predecessor_uid
         == "1.2.3"
     )
     assert first.series_instance_uid == job.result.identifiers["heatmap_series"]
@@ -291,7 +273,7 @@ def test_a_revision_that_shows_nothing_takes_the_place_of_one_that_did(tmp_path)
         dataclasses.replace(job, predecessors={"heatmap": earlier}),
         release,
         CONTEXT,
-        KINDS,
+        DRAWN,
         sources,
     )
     taken_away(tmp_path, report, earlier, datasets, "No finding is present any more.")
@@ -335,7 +317,7 @@ def test_a_rejected_image_takes_its_heat_map_away(tmp_path):
         report_job(instances, result, {"heatmap": earlier}),
         HeatMapSources({}, 1, "A process died."),
     )
-    report = build_report(job, release, CONTEXT, KINDS, nothing)
+    report = build_report(job, release, CONTEXT, DRAWN, nothing)
     assert report.heat_map_left_out is None
     taken_away(
         tmp_path, report, earlier, datasets, "The study is not analysed any more (rejected)."
@@ -406,7 +388,7 @@ def test_the_report_goes_without_a_heat_map_that_cannot_be_drawn_and_says_so(nam
     datasets = make_study(28, "CR", ("PA",), rows=64, columns=64)
     release = make_release()
     job, sources = explained(datasets, release, tmp_path)
-    report = build_report(job, release, CONTEXT, KINDS, spoil(sources))
+    report = build_report(job, release, CONTEXT, DRAWN, spoil(sources))
     assert [document.kind for document in report.documents] == ["sr", "json"]
     assert said in report.heat_map_left_out
     sr = parse(of_kind(report, "sr").content)
@@ -419,9 +401,9 @@ def test_the_report_goes_without_a_heat_map_that_cannot_be_drawn_and_says_so(nam
 def test_an_earlier_heat_map_does_not_stay_the_last_word_when_none_can_be_drawn(tmp_path):
     datasets, release = make_study(28, "CR", TWO, rows=64, columns=64), make_release()
     job, sources = explained(datasets, release, tmp_path)
-    earlier = of_kind(build_report(job, release, CONTEXT, KINDS, sources), "heatmap")
+    earlier = of_kind(build_report(job, release, CONTEXT, DRAWN, sources), "heatmap")
     again = dataclasses.replace(job, predecessors={"heatmap": earlier})
-    report = build_report(again, release, CONTEXT, KINDS, _gone(sources), template_of(release))
+    report = build_report(again, release, CONTEXT, DRAWN, _gone(sources), template_of(release))
     assert report.heat_map_left_out == "The stored object is gone from the archive."
     taken_away(tmp_path, report, earlier, datasets, f"No new heat map: {report.heat_map_left_out}")
 
@@ -435,7 +417,7 @@ def test_a_report_without_heat_maps_is_what_it_was(tmp_path):
         )
     )
     job, sources = explained(datasets, release, tmp_path)
-    assert build_report(job, release, CONTEXT, KINDS, sources).documents == build_documents(
+    assert build_report(job, release, CONTEXT, DRAWN, sources).documents == build_documents(
         job, release, CONTEXT, KINDS
     )
 
@@ -465,8 +447,8 @@ def test_a_drawing_that_hangs_costs_its_process_and_no_report(tmp_path):
     async def run() -> BuiltReport:
         with ReportPool(1) as pool:
             with pytest.raises(WorkerDied):
-                await pool.run(build_in_time, job, release, CONTEXT, KINDS, stuck, None, 4)
-            return await pool.run(build_in_time, job, release, CONTEXT, KINDS, sources, None, 60)
+                await pool.run(build_in_time, job, release, CONTEXT, DRAWN, stuck, None, 4)
+            return await pool.run(build_in_time, job, release, CONTEXT, DRAWN, sources, None, 60)
 
     report = asyncio.run(run())
     assert [document.kind for document in report.documents] == ["sr", "json", "heatmap"]

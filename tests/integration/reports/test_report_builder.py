@@ -139,7 +139,9 @@ def test_a_heat_map_stands_beside_a_report_from_the_template(
 ) -> None:
     claimed, sources = explained(make_study(3, rows=64, columns=64), RELEASE, tmp_path)
     report = run(
-        lambda: ReportBuilder(pool, CONTEXT).with_heat_map(claimed, RELEASE, KINDS, sources)
+        lambda: ReportBuilder(pool, CONTEXT).with_pictures(
+            claimed, RELEASE, (*KINDS, "heatmap"), sources
+        )
     )
     assert [document.kind for document in report.documents] == ["sr", "json", "heatmap"]
     assert (report.documents[2].sop_instance_uid or "").encode() in report.documents[0].content

@@ -28,7 +28,7 @@ def with_a_heat_map(folder: Path) -> bytes:
     job, sources = explained(
         make_study(21, "CR", TWO, rows=96, columns=128), make_release(), folder
     )
-    report = build_report(job, make_release(), CONTEXT, ("sr", "json"), sources)
+    report = build_report(job, make_release(), CONTEXT, ("sr", "json", "heatmap"), sources)
     assert report.heat_map_left_out is None
     return report.documents[0].content
 

@@ -119,7 +119,7 @@ def test_a_validator_that_says_nothing_is_no_verdict(tmp_path):
 def test_read_back_it_says_what_the_json_says(changes):
     release = make_release(**changes)
     job = report_of(make_study(4, "DX", TWO, rows=32, columns=32), release)
-    sr, plain = build_documents(job, release, CONTEXT)
+    sr, plain = build_documents(job, release, CONTEXT, ("sr", "json"))
     report, content = parse(sr.content), json.loads(plain.content)
     assert [said_in_json(finding) for finding in content["findings"]] == [
         said_in_group(group) for group in items(report, "125007")

@@ -17,6 +17,7 @@ from testing.phantoms import phantom
 from testing.serving import Hilum
 from tests.support.models.releases import MANIFESTS, Tiny, build_cached
 from tests.support.reports import sr_gate
+from tests.support.reports.validators import complaints, output_of
 from tests.support.server.installation import (
     START_SECONDS,
     detail,
@@ -28,6 +29,7 @@ from tests.support.server.installation import (
 
 pytestmark = pytest.mark.slow
 RELEASE = "densenet121_untrained@1"
+PAGES = ("sheet", "pdf", "text_sr")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +46,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
             "kind": "folder",
             "path": str(folder / "plain"),
             "documents": ["sr"],
+            "accept_untrained": True,
+        },
+        "pages": {
+            "kind": "folder",
+            "path": str(folder / "pages"),
+            "documents": ["sheet", "pdf", "text_sr"],
             "accept_untrained": True,
         },
         "clinic": {
@@ -108,6 +116,29 @@ def test_picture_and_report_reach_the_folder_linked_and_clean(
     assert (colours.max(-1) - colours.min(-1)).max() > 60, "there is colour on the sheet"
 
 
+def text_of(document: Path) -> str:
+    """The words of an encapsulated PDF, as poppler finds them, in one line."""
+    written = pydicom.dcmread(document)
+    pdf = document.with_suffix(".pdf")
+    pdf.write_bytes(written.EncapsulatedDocument[: written.EncapsulatedDocumentLength])
+    return " ".join(output_of("poppler-utils", "pdftotext", str(pdf), "-").split())
+
+
+def test_the_result_goes_out_as_a_page_with_its_heat_maps(server: Hilum, tmp_path: Path) -> None:
+    images = phantom.make_study(seed=45, modality="CR", views=("PA",), rows=300, columns=250)
+    study_uid = images[0].StudyInstanceUID
+    send_to(server, save_all(tmp_path, images))
+    wait_for(lambda: is_done(server, study_uid), what="delivered")
+    (sheet,), (pdf,), (text,) = (out(server, study_uid, kind, "pages") for kind in PAGES)
+    (result,) = detail(server, study_uid)["results"]
+    said = text_of(pdf)
+    assert all(finding["text"] in said for finding in result["findings"])
+    assert "Class activation maps of Image 1 of 1, PA" in said
+    assert pydicom.dcmread(sheet).SeriesDescription.startswith("AI result, not for diagnosis")
+    assert pydicom.dcmread(text).SOPClassUID == pydicom.uid.BasicTextSRStorage
+    assert [complaints("dciodvfy", item) for item in (sheet, pdf, text)] == [[], [], []]
+
+
 def test_each_destination_gets_what_it_asks_for(server: Hilum, tmp_path: Path) -> None:
     images = phantom.make_study(
         seed=42, modality="DX", views=("PA",), rows=300, columns=300, photometric="MONOCHROME1"
@@ -160,7 +191,9 @@ def test_pixels_that_left_cost_the_heat_map_and_not_the_report(
         file.unlink()
     wait_for(lambda: is_done(server, study_uid), what="delivered")
     (result,) = detail(server, study_uid)["results"]
-    assert {item["kind"] for item in result["documents"]} == {"sr", "json"}
+    assert {item["kind"] for item in result["documents"]} == {"sr", "json", *PAGES}
+    (sheet,) = out(server, study_uid, "pdf", "pages")
+    assert "gone from the archive" in text_of(sheet)
     assert result["detail"] == "heat map left out: The stored object is gone from the archive."
     (report,) = out(server, study_uid, "sr")
     comments = [

@@ -13,6 +13,7 @@ from pydicom.sr.coding import Code
 from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 from hilum.receive.headers.file_meta import decode
+from hilum.report import HeatMapSources, build_report
 from hilum.report.documents import structured_report
 from hilum.report.sources import Extracts
 from tests.support.reports.results import CONTEXT, make_release, report_of
@@ -52,6 +53,14 @@ def own_report(images: Sequence[Dataset], serial: str) -> Dataset:
     )
     document = structured_report(job, make_release(), context, None, Extracts(job), None)
     return dcmread(BytesIO(document.content))
+
+
+def own_page(images: Sequence[Dataset], serial: str, kind: str) -> Dataset:
+    """The result sheet, or its PDF, that the installation with this serial number makes."""
+    job = report_of(list(images), make_release())
+    context = dataclasses.replace(CONTEXT, installation_serial=serial)
+    report = build_report(job, make_release(), context, (kind,), HeatMapSources({}, 1))
+    return dcmread(BytesIO(report.documents[0].content))
 
 
 def wire(dataset: Dataset) -> bytes:

@@ -21,8 +21,8 @@ from hilum.report.heat_map.choice import (
     shown_on,
 )
 from hilum.report.heat_map.display import displayed, grey_levels
+from hilum.report.heat_map.layout import MapRow, heading, map_pixels
 from hilum.report.heat_map.panel import Panel, beside_each_other, pictured
-from hilum.report.heat_map.sheet import SheetRow, heading, sheet
 from hilum_preprocessing import InputSpec, decode
 from hilum_preprocessing.header.luts import Voi, Window
 from hilum_preprocessing.spec.operations import CentreCrop, Resize
@@ -281,11 +281,11 @@ def test_a_sheet_stays_small_whatever_the_images(shape, count):
         ONE_HOT,
         heading(finding, image, result),
     )
-    rows = [SheetRow(image, [one] * min(count, 3))] * max(1, count // 3)
-    pixels = sheet(rows, result, release, CONTEXT)
+    rows = [MapRow(image, [one] * min(count, 3))] * max(1, count // 3)
+    pixels = map_pixels(rows, result, release, CONTEXT)
     assert pixels.nbytes < 12_000_000
     assert pixels.dtype == np.uint8
-    assert np.array_equal(pixels, sheet(rows, result, release, CONTEXT))
+    assert np.array_equal(pixels, map_pixels(rows, result, release, CONTEXT))
 
 
 def test_a_heading_says_what_was_compared_with_the_operating_point():
@@ -309,7 +309,7 @@ def test_the_words_are_on_the_sheet():
             ONE_HOT,
             heading(result.findings[0], image, result),
         )
-        sheets.append(Image.fromarray(sheet([SheetRow(image, [one])], result, release, CONTEXT)))
+        sheets.append(Image.fromarray(map_pixels([MapRow(image, [one])], result, release, CONTEXT)))
     assert sheets[1].height > sheets[0].height
     amber = [(np.asarray(item) == (255, 190, 60)).all(-1).sum() for item in sheets]
     assert amber[0] > 200

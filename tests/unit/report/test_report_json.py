@@ -88,7 +88,8 @@ def test_a_study_without_a_readable_header_has_json_alone():
         dataclasses.replace(item, header=b"\x40\x00\x75\x02OB\x02\x00\x01\x20")
         for item in job.instances
     )
-    documents = build_documents(dataclasses.replace(job, instances=unreadable), release, CONTEXT)
+    bare = dataclasses.replace(job, instances=unreadable)
+    documents = build_documents(bare, release, CONTEXT, ("sr", "json"))
     assert [document.kind for document in documents] == ["json"]
 
 
@@ -217,7 +218,7 @@ def test_analysed_images_on_which_no_finding_rests_are_a_caveat(aggregation, sai
 
 def identities(job, release):
     """Patient ID and Accession Number of the report, and of JSON."""
-    report, content = build_documents(job, release, CONTEXT)
+    report, content = build_documents(job, release, CONTEXT, ("sr", "json"))
     said, study = parse(report.content), json.loads(content.content)["study"]
     return (said.PatientID, said.AccessionNumber), (study["patient_id"], study["accession_number"])
 

@@ -222,7 +222,9 @@ def test_a_message_on_nothing_goes_where_it_was_asked_for_or_an_earlier_one_may_
     }
     claimed = job(is_analysed=False)
     earlier = Document("hl7", "x-application/hl7-v2+er7", b"")
-    after_a_message = dataclasses.replace(claimed, predecessors={"hl7": earlier})
+    after_a_message = dataclasses.replace(
+        claimed, predecessors={"hl7": earlier}, holders={"hl7": frozenset({"ris"})}
+    )
     for folder, analysed, expected in (
         ("a", job(is_analysed=True), ("ris", "asking_ris")),
         ("b", claimed, ("asking_ris",)),
@@ -271,7 +273,7 @@ def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_el
     shown = dataclasses.replace(
         claimed,
         predecessors={"heatmap": DRAWN},
-        heat_map_destinations=frozenset({"had", "pictures"}),
+        holders={"heatmap": frozenset({"had", "pictures"})},
     )
     assert run(routed(tmp_path, shown, more)) == {
         "sr": ("asking", "had", "cancelled"),
@@ -378,3 +380,43 @@ def test_tls_files_survive_the_way_to_a_child_process() -> None:
         tls=True, ca_file=Path("ca.pem"), sr_classes=("enhanced", "basic_text")
     )
     assert DicomDestination.model_validate_json(given.model_dump_json()) == given
+
+
+PAGES = {
+    "pages": FolderDestination(path=Path("pages"), documents=("sheet", "pdf", "text_sr")),
+    "asked": FolderDestination(path=Path("asked"), documents=("pdf",), report_not_analysed=True),
+}
+
+
+def test_sheet_pdf_and_text_are_made_where_they_are_listed(tmp_path: Path) -> None:
+    found = run(routed(tmp_path, job(is_analysed=True), PAGES))
+    assert {kind: found.get(kind) for kind in ("sheet", "pdf", "text_sr")} == {
+        "sheet": ("pages",),
+        "pdf": ("pages", "asked"),
+        "text_sr": ("pages",),
+    }
+
+
+def test_that_nothing_was_analysed_is_on_a_page_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    found = run(routed(tmp_path, job(is_analysed=False), PAGES))
+    assert found == {"sr": ("asking",), "json": ("json",), "pdf": ("asked",)}
+
+
+def test_an_earlier_sheet_does_not_stay_the_last_one(tmp_path: Path) -> None:
+    claimed = dataclasses.replace(job(is_analysed=False), holders={"sheet": frozenset({"pages"})})
+    found = run(routed(tmp_path, claimed, PAGES))
+    assert (found["sheet"], found["pdf"], "text_sr" in found) == (("pages",), ("asked",), False)
+
+
+def test_a_result_from_before_a_kind_had_uids_goes_out_without_it(tmp_path: Path) -> None:
+    claimed = job(is_analysed=True)
+    known = {
+        name: uid
+        for name, uid in claimed.result.identifiers.items()
+        if not name.startswith(("sheet", "pdf"))
+    }
+    older = dataclasses.replace(
+        claimed, result=dataclasses.replace(claimed.result, identifiers=known)
+    )
+    found = run(routed(tmp_path, older, PAGES))
+    assert set(found) == {"sr", "json", "text_sr"}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from io import BytesIO
 
 import pytest
@@ -13,7 +14,7 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
 from hilum.domain import SR_CLASS_PREFERENCE, Outcome
 from hilum.report import build_documents, derive, sr_text
-from hilum.report.wording import heat_map_description, series_description
+from hilum.report.wording import picture_description, series_description
 from testing.phantoms.phantom import make_study
 from tests.support.reports.results import CONTEXT, make_release, report_job, report_of
 
@@ -136,7 +137,13 @@ def test_a_series_description_says_all_that_holds(state, outcome, said):
 
 @pytest.mark.parametrize("is_trained", [True, False])
 def test_series_of_heat_maps_of_two_releases_differ_and_their_warnings_are_whole(is_trained):
-    texts = list(described(heat_map_description, Outcome.ANALYSED, is_trained=is_trained))
+    texts = list(
+        described(
+            partial(picture_description, title="AI heat map"),
+            Outcome.ANALYSED,
+            is_trained=is_trained,
+        )
+    )
     assert len(set(texts)) == len(RELEASES)
     assert all(
         text.startswith("AI heat map, not for diagnosis, ") and len(text) <= 64 for text in texts

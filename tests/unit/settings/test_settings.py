@@ -506,6 +506,8 @@ def test_secrets_are_found_in_a_settings_file_wherever_they_stand(tmp_path: Path
         ' Token\'s"\n[tracing]\nendpoint = "http://127.0.0.1:4318/v1/traces"'
     )
     assert secrets_in(file) == ["api.token", "ledger.url", "people.password"]
+    file.write_text('[destinations.a]\npassword_file = "/s/p"\nsecret_files = ["/s/a"]')
+    assert secrets_in(file) == [], "the name of a file is no secret"
     file.write_text('[api]\ntoken = ""\n[ledger]\nurl = "postgresql+psycopg://hilum@db/hilum"')
     assert secrets_in(file) == []
 

@@ -15,7 +15,7 @@ from pynetdicom.sop_class import Comprehensive3DSRStorage, Verification
 from hilum.deliver import probe_destination
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
-from hilum.supervisor.checks.peers import gone, peers
+from hilum.supervisor.checks.peers import peers, unserved
 from testing.serving import free_ports
 from tests.support.ledger.ledgers import migrated_sqlite
 from tests.support.ledger.street import Clock, Street
@@ -122,11 +122,11 @@ def test_what_waits_for_a_destination_that_is_gone_is_a_problem(
     settings = Settings(
         ledger={"url": url}, destinations={"gone" if is_there else "pacs": {"port": 104}}
     )  # type: ignore[arg-type]
-    found = list(gone(settings))
+    found = list(unserved(settings))
     assert [(check.name, check.ok) for check in found] == (
         [] if is_there else [("destination gone", False)]
     )
     assert is_there or "`hilum destinations forget gone`" in found[0].advice
     ledger.forget_destination("gone")
-    assert list(gone(settings)) == []
+    assert list(unserved(settings)) == []
     ledger.close()

@@ -24,7 +24,7 @@ from hilum.api.fields import (
 from hilum.api.negotiation import preferred
 from hilum.api.problems import documented
 from hilum.api.routes.router import audited_router
-from hilum.domain import DOCUMENT_KINDS, JSON, Outcome, Scope, StudyState, kind_of
+from hilum.domain import DOCUMENT_KINDS, FHIR, JSON, Outcome, Scope, StudyState, kind_of
 from hilum.store.queries.studies import Item
 from hilum.store.queries.views import StudyFilter
 from hilum.store.schema.tables import MAXIMUM_ROW_ID
@@ -41,8 +41,8 @@ _MEDIA_TYPES = {
     }
     for kind in DOCUMENT_KINDS.values()
 }
-# Those by which a result can be asked for: of DICOM objects a result has several.
-_FORMS = {kind.media_type: kind for kind in DOCUMENT_KINDS.values() if not kind.is_dicom}
+# Those in which a result can be asked for, each of one media type.
+_FORMS = {kind.media_type: kind.key for kind in (JSON, FHIR)}
 ResultKey = Annotated[
     int,
     Path(ge=1, le=MAXIMUM_ROW_ID, description="`id` of a result of the study.", examples=[1]),
@@ -214,7 +214,7 @@ def get_result(
             "The study has no such result, or its documents are not made yet; `results` of"
             " /api/v1/studies/{uid} lists them.",
         )
-    forms = {item["media_type"]: item for item in papers if item["media_type"] in _FORMS}
+    forms = {item["media_type"]: item for item in papers if item["kind"] in _FORMS.values()}
     wanted = preferred(
         ",".join(request.headers.getlist("accept")), [name for name in _FORMS if name in forms]
     )

@@ -19,6 +19,7 @@ REPORT_SOP_CLASSES: tuple[str, ...] = (
     uid.ComprehensiveSRStorage,
     uid.EnhancedSRStorage,
     uid.BasicTextSRStorage,
+    uid.EncapsulatedPDFStorage,
 )
 KEY_OBJECT_SELECTION: str = uid.KeyObjectSelectionDocumentStorage  # for rejection notes (IHE IOCM)
 VERIFICATION = "1.2.840.10008.1.1"

@@ -37,6 +37,8 @@ _log = telemetry.logger("receive")
 
 # every UID of ours is derived from a UUID (PS3.5 B.2), so the others need not be looked up
 _OUR_ARC = "2.25."
+# what our documents may come back as; objects of others in the last class are images
+_OWN_SOP_CLASSES = (*REPORT_SOP_CLASSES, uid.SecondaryCaptureImageStorage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,7 @@ class ObjectDispatcher:
         if sop_class == KEY_OBJECT_SELECTION:
             self._intake.require_room(0)
             return _Note(command.meta, self._ledger, terms)
-        if sop_class in (*REPORT_SOP_CLASSES, uid.SecondaryCaptureImageStorage) and self._is_ours(
-            header
-        ):
+        if sop_class in _OWN_SOP_CLASSES and self._is_ours(header):
             return _OwnDocument()
         if sop_class in terms.sop_classes:
             return self._intake.begin(command, header)
@@ -107,7 +107,9 @@ class ObjectDispatcher:
         ):
             return OtherObject()
         if sop_class in REPORT_SOP_CLASSES:
-            raise UnsupportedObject("Only our own SR is taken here, and discarded; send images")
+            raise UnsupportedObject(
+                "Only our own reports are taken here, and discarded; send images"
+            )
         raise SopClassNotNegotiated(*advise_on_object(sop_class, terms))
 
     def _is_ours(self, header: Header) -> bool:

@@ -1,13 +1,16 @@
-"""Pieces of a sheet as pictures: text, rows and columns of pieces.
+"""Pieces of a page as pictures: text, tables, rows and columns of pieces.
 
-Pillow's own scalable font, so that every host draws the same.
+The font comes with a package of ours, so that every host draws the same. It knows the languages of
+western Europe, Turkish and much of others that write Latin letters.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from importlib.resources import files
 from typing import Final
 
 from PIL import Image, ImageDraw, ImageFont
@@ -19,6 +22,8 @@ PLAIN: Final[Colour] = (232, 232, 232)
 FAINT: Final[Colour] = (176, 176, 176)
 WARNING: Final[Colour] = (255, 190, 60)
 GAP: Final = 14
+_LETTERS: Final = 0.88  # of the size
+_NO_CHARACTER: Final = "\uffff"
 TITLE_SIZE = 26
 TEXT_SIZE = 19
 NOTE_SIZE = 16
@@ -31,31 +36,39 @@ class TextLine:
     text: str
     size: int = TEXT_SIZE
     colour: Colour = PLAIN
+    is_bold: bool = False
+
+
+def font_file(*, is_bold: bool = False) -> str:
+    """Return the path of the font, Bitstream Vera, which ReportLab brings along."""
+    return str(files("reportlab") / "fonts" / ("VeraBd.ttf" if is_bold else "Vera.ttf"))
 
 
 @lru_cache(maxsize=16)
-def font(size: int) -> ImageFont.FreeTypeFont:
-    """Pillow's built-in font at this size."""
-    found = ImageFont.load_default(size)
-    if not isinstance(found, ImageFont.FreeTypeFont):
-        raise RuntimeError(  # noqa: TRY004 - not a wrong argument: a wrong Pillow
-            "this Pillow was built without FreeType; install a wheel from PyPI"
-        )
-    return found
+def font(size: int, *, is_bold: bool = False) -> ImageFont.FreeTypeFont:
+    """Return the font at this size, in pixels of a line; its letters are wide."""
+    return ImageFont.truetype(font_file(is_bold=is_bold), size * _LETTERS)
 
 
 def words(lines: Sequence[TextLine], width: int) -> Picture:
     """Lines of text below each other, in a picture of this width."""
-    wrapped = [
-        TextLine(part, line.size, line.colour) for line in lines for part in _wrapped(line, width)
-    ]
-    block = Image.new("RGB", (width, sum(_height(line) for line in wrapped)), BACKGROUND)
+    wrapped = [replace(line, text=part) for line in lines for part in _wrapped(line, width)]
+    block = blank(width, sum(_height(line) for line in wrapped))
     draw = ImageDraw.Draw(block)
     top = 0
     for line in wrapped:
-        draw.text((0, top), line.text, fill=line.colour, font=font(line.size))
+        draw.text((0, top), line.text, fill=line.colour, font=_font_of(line))
         top += _height(line)
     return block
+
+
+def blank(width: int, height: int) -> Picture:
+    """A piece without anything on it."""
+    return Image.new("RGB", (width, height), BACKGROUND)
+
+
+def _font_of(line: TextLine) -> ImageFont.FreeTypeFont:
+    return font(line.size, is_bold=line.is_bold)
 
 
 def _height(line: TextLine) -> int:
@@ -63,9 +76,9 @@ def _height(line: TextLine) -> int:
 
 
 def _wrapped(line: TextLine, width: int) -> Iterator[str]:
-    used = font(line.size)
+    used = _font_of(line)
     current = ""
-    for word in line.text.split(" "):
+    for word in _parts(drawable(line.text), used, width):
         longer = f"{current} {word}".strip()
         if current and used.getlength(longer) > width:
             yield current
@@ -73,6 +86,53 @@ def _wrapped(line: TextLine, width: int) -> Iterator[str]:
         else:
             current = longer
     yield current
+
+
+def _parts(text: str, used: ImageFont.FreeTypeFont, width: int) -> Iterator[str]:
+    """Yield the words of a text; one that is wider than a line in pieces that are not."""
+    for word in text.split():
+        rest = word
+        while used.getlength(rest) > width and len(rest) > 1:
+            most = max(
+                (count for count in range(2, len(rest)) if used.getlength(rest[:count]) <= width),
+                default=1,
+            )
+            yield rest[:most]
+            rest = rest[most:]
+        yield rest
+
+
+def drawable(text: str) -> str:
+    """Return the text as the font can draw it.
+
+    Letters lose marks that the font does not know; any other unknown character is a question mark.
+    """
+    return "".join(known for character in text for known in _known(character))
+
+
+@lru_cache(maxsize=4096)
+def _known(character: str) -> str:
+    if character.isspace() or _has_glyph(character):
+        return character
+    bare = unicodedata.normalize("NFKD", character)[:1]
+    return bare if bare.isascii() and bare.isprintable() else "?"
+
+
+def _has_glyph(character: str) -> bool:
+    """Return whether the font draws this character, and no box in its place."""
+    used = font(TEXT_SIZE)
+    return bytes(used.getmask(character)) != bytes(used.getmask(_NO_CHARACTER))
+
+
+def table(rows: Sequence[Sequence[TextLine]], widths: Sequence[int], gap: int = GAP) -> Picture:
+    """Rows of cells; a cell that needs several lines makes its row higher."""
+    return stacked(
+        [
+            beside([words([cell], width) for cell, width in zip(row, widths, strict=True)], gap)
+            for row in rows
+        ],
+        4,
+    )
 
 
 def stacked(pieces: Sequence[Picture], gap: int = GAP) -> Picture:

@@ -14,6 +14,7 @@ from hilum.report.heat_map import overlay
 from hilum.report.heat_map.blocks import (
     BACKGROUND,
     FAINT,
+    GAP,
     NOTE_SIZE,
     PLAIN,
     Picture,
@@ -25,9 +26,14 @@ from hilum.report.heat_map.blocks import (
 )
 from hilum_preprocessing.spec.placement import Placement, PlacementAxis
 
-CAPTIONS: Final = ("AI heat map - not for diagnosis", "not for diagnosis")  # the first that fits
+CAPTIONS: Final = (  # on the picture: the first that fits
+    "AI heat map - not for diagnosis",
+    "not for diagnosis",
+)  # the first that fits
+_MEASURES: Final = ("added to the logit by a cell", "added to the logit", "")
 _BAR_HEIGHT = 22
 _TICK = 7
+_LINE: Final = NOTE_SIZE + 10  # the height of a line in a picture, with its edge
 _LEAST_WIDTH: Final = 300  # of the words, where an image is very narrow
 
 
@@ -39,6 +45,7 @@ class Panel:
     placement: Placement
     cells: NDArray[np.float32]
     heading: Sequence[TextLine]
+    captions: Sequence[str] = CAPTIONS
 
     @property
     def peak(self) -> float:
@@ -68,6 +75,12 @@ def beside_each_other(panels: Sequence[Panel], side: int) -> Picture:
     )
 
 
+def with_scale(panel: Panel, side: int) -> Picture:
+    """Return the picture of a panel with its ruler and bar, without its heading."""
+    picture = pictured(panel, side)
+    return stacked([picture, _scale(panel, picture.width, max(picture.width, _LEAST_WIDTH))], 5)
+
+
 def _scale(panel: Panel, picture_width: int, width: int) -> Picture:
     return stacked(
         [
@@ -88,8 +101,10 @@ def pictured(panel: Panel, side: int) -> Picture:
     inside = overlay.analysed(panel.placement, shape)
     picture = Image.fromarray(overlay.hatched(overlay.coloured(grey, strength), inside))
     _name_margins(picture, inside)
-    fitting = (text for text in CAPTIONS if font(NOTE_SIZE).getlength(text) + 16 <= picture.width)
-    _write(picture, next(fitting, ""), (8, picture.height - NOTE_SIZE - 10))
+    fitting = (
+        text for text in panel.captions if font(NOTE_SIZE).getlength(text) + 16 <= picture.width
+    )
+    _write(picture, next(fitting, ""), (8, picture.height - _LINE))
     return picture
 
 
@@ -104,27 +119,30 @@ def _fitted(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
 
 
 def _name_margins(picture: Picture, inside: NDArray[np.bool_]) -> None:
-    """`not analysed` in each margin that has room for it, upright at the sides."""
+    """`not analysed` in each margin that has room for it, upright at the sides.
+
+    The lowest line is the caption's.
+    """
     rows = np.flatnonzero(inside.any(axis=1))
     columns = np.flatnonzero(inside.any(axis=0))
     if not len(rows) or not len(columns):
         return
     word = "not analysed"
     length = round(font(NOTE_SIZE).getlength(word))
-    if length < picture.height:
+    height = picture.height - _LINE
+    if length < height:
         for middle in _margins(columns, picture.width):
-            _write_upright(picture, word, (middle, (picture.height - length) // 2))
+            _write_upright(picture, word, (middle, (height - length) // 2))
     if length < picture.width:
-        for middle in _margins(rows, picture.height):
+        for middle in _margins(rows, height):
             _write(picture, word, ((picture.width - length) // 2, middle))
 
 
 def _margins(inside: NDArray[np.intp], size: int) -> Iterator[int]:
     """Yield where a line of text begins in the middle of each margin that has room for it."""
-    height = NOTE_SIZE + 10
     for start, stop in ((0, inside[0]), (inside[-1] + 1, size)):
-        if stop - start >= height:
-            yield int(start + stop - height) // 2
+        if stop - start >= _LINE:
+            yield int(start + stop - _LINE) // 2
 
 
 def _write(picture: Picture, text: str, place: tuple[int, int]) -> None:
@@ -141,8 +159,7 @@ def _write(picture: Picture, text: str, place: tuple[int, int]) -> None:
 
 def _write_upright(picture: Picture, text: str, place: tuple[int, int]) -> None:
     length = round(font(NOTE_SIZE).getlength(text)) + 8
-    height = NOTE_SIZE + 10
-    box = (place[0], place[1], place[0] + height, place[1] + length)
+    box = (place[0], place[1], place[0] + _LINE, place[1] + length)
     turned = picture.crop(box).rotate(-90, expand=True)
     _write(turned, text, (4, 3))
     picture.paste(turned.rotate(90, expand=True), place)
@@ -183,6 +200,7 @@ def _bar_words(panel: Panel, width: int) -> Picture:
     end = f"+{panel.peak:.3g}" if panel.peak else "no cell above 0"
     draw.text((0, 2), "0", fill=PLAIN, font=used)
     draw.text((width - used.getlength(end), 2), end, fill=PLAIN, font=used)
-    middle = "added to the logit by a cell"
+    room = width - 2 * used.getlength(end) - 2 * GAP
+    middle = next(text for text in _MEASURES if used.getlength(text) <= room or not text)
     draw.text(((width - used.getlength(middle)) / 2, 2), middle, fill=FAINT, font=used)
     return strip

@@ -18,10 +18,16 @@ from hilum.report.sr.basic_text import to_basic_text
 from hilum.report.sr.document_header import encode
 
 
-def derive(document: Document, wanted: SrClass, sop_instance_uid: str) -> Document:
+def derive(
+    document: Document,
+    wanted: SrClass,
+    sop_instance_uid: str,
+    series: tuple[str, int] | None = None,
+) -> Document:
     """A document of the class `wanted` under its own UID, from the bytes of a richer one alone.
 
-    The same bytes give the same bytes.
+    `series`: UID and number of its series; None: that of the richer one. The same bytes give the
+    same bytes.
     """
     with quietly():
         report = dcmread(BytesIO(document.content))
@@ -29,6 +35,8 @@ def derive(document: Document, wanted: SrClass, sop_instance_uid: str) -> Docume
             to_basic_text(report)
         report.SOPClassUID = report.file_meta.MediaStorageSOPClassUID = UID(wanted.sop_class_uid)
         report.SOPInstanceUID = report.file_meta.MediaStorageSOPInstanceUID = UID(sop_instance_uid)
+        if series is not None:
+            report.SeriesInstanceUID, report.SeriesNumber = series
         content = encode(report)
     return dataclasses.replace(
         document,
@@ -36,5 +44,6 @@ def derive(document: Document, wanted: SrClass, sop_instance_uid: str) -> Docume
         content=content,
         sop_class_uid=wanted.sop_class_uid,
         sop_instance_uid=sop_instance_uid,
+        series_instance_uid=series[0] if series else document.series_instance_uid,
         id=0,
     )

@@ -38,6 +38,11 @@ class HttpPeer(Section):
         description="Secrets may go to an http:// address that is not this machine.",
     )
 
+    @property
+    def has_credentials(self) -> bool:
+        """Whether requests have an Authorization header."""
+        return bool(self.user or self.token_file or self.oauth_url)
+
     @model_validator(mode="after")
     def _one_way_in(self) -> Self:
         ways = [bool(self.user), self.token_file is not None, bool(self.oauth_url)]

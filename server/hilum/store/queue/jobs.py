@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlalchemy import Connection, bindparam, select
 
 from hilum.domain import (
-    HEAT_MAP,
+    DOCUMENT_KINDS,
     SR_KINDS,
     DeliveryJob,
     DeliveryState,
@@ -17,6 +17,7 @@ from hilum.domain import (
     Instance,
     Job,
     Lease,
+    Made,
     Priority,
     ReadingJob,
     ReportJob,
@@ -150,7 +151,7 @@ def _report_job(connection: Connection, row: PreparedRow, lease: Lease) -> Repor
         instances=_instances(connection, row.study_instance_uid),
         predecessors=_predecessors(connection, row.supersedes_id),
         delivered_reports=_delivered_reports(connection, row.supersedes_id),
-        heat_map_destinations=_heat_map_destinations(connection, row.supersedes_id),
+        holders=_holders(connection, row.supersedes_id),
     )
 
 
@@ -212,21 +213,24 @@ def _delivered_reports(connection: Connection, result_id: int | None) -> dict[st
     return found
 
 
-def _heat_map_destinations(connection: Connection, result_id: int | None) -> frozenset[str]:
-    """Destinations that may hold an earlier heat map. Its bytes are large, and are not read."""
-    found: set[str] = set()
+def _holders(connection: Connection, result_id: int | None) -> dict[str, frozenset[str]]:
+    """For each kind made where it is taken, the destinations that may hold an earlier document.
+
+    The bytes are large, and are not read.
+    """
+    found: dict[str, frozenset[str]] = {}
+    taken = [kind.key for kind in DOCUMENT_KINDS.values() if kind.made is Made.WHERE_TAKEN]
     for ancestor in _ancestors(connection, result_id):
         joined = document.join(delivery, delivery.c.document_id == document.c.id)
-        query = select(document.c.id, delivery.c.destination).select_from(joined)
+        query = select(document.c.id, document.c.kind, delivery.c.destination).select_from(joined)
         rows = connection.execute(
-            query.where(document.c.result_id == ancestor, document.c.kind == HEAT_MAP.key)
+            query.where(document.c.result_id == ancestor, document.c.kind.in_(taken))
         ).all()
-        found.update(
-            row.destination
-            for row in rows
-            if row.destination not in found and _may_be_held(connection, row.id, row.destination)
-        )
-    return frozenset(found)
+        for row in rows:
+            known = found.get(row.kind, frozenset())
+            if row.destination not in known and _may_be_held(connection, row.id, row.destination):
+                found[row.kind] = known | {row.destination}
+    return found
 
 
 def _ancestors(connection: Connection, result_id: int | None) -> Iterator[int]:

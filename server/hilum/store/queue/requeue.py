@@ -36,6 +36,7 @@ _OF_DELIVERIES: Final = (
     "message_refused",
     "character_set",
     "not_a_message",
+    "not_json",
     "not_a_bundle",
     "entry_refused",
     "file_exists",

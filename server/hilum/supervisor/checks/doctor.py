@@ -42,7 +42,7 @@ from hilum.supervisor.checks.ledger import (
     ledger_server,
     ledger_tls,
 )
-from hilum.supervisor.checks.peers import authority, certificate, gone, peers, revocations
+from hilum.supervisor.checks.peers import authority, certificate, peers, revocations, unserved
 from hilum.supervisor.checks.ports import port_checks
 from hilum.supervisor.checks.reports import reports, withheld
 from hilum.supervisor.checks.retention import retention_checks
@@ -303,7 +303,7 @@ _IN_LEDGER: Final[Mapping[str, Callable[[Settings], Iterator[Check]]]] = {
     "rollouts": _rollouts,
     "campaigns": campaigns,
     "withheld": withheld,
-    "destinations": gone,
+    "destinations": unserved,
     "audit": collector_waits,
 }
 

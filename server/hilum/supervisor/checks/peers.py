@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -187,8 +187,8 @@ def _warning(moment: float, setting: str) -> str:
     return f", in {days:.0f} days: RENEW {setting}" if days < _RENEW_DAYS else ""
 
 
-def gone(settings: Settings) -> Iterator[Check]:
-    """Check for destinations that have waiting deliveries and are not in the settings.
+def unserved(settings: Settings) -> Iterator[Check]:
+    """Check for destinations that are paused, and for those outside the settings with deliveries.
 
     Their documents are not sent, and their pixels are not deleted.
     """
@@ -199,6 +199,8 @@ def gone(settings: Settings) -> Iterator[Check]:
             return
     for item in found:
         words = [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
+        if item["is_paused"] and item["is_configured"]:
+            yield _paused(item["name"], words, item["detail"])
         words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
         if words and not item["is_configured"]:
             detail = f"not in the settings, and deliveries to it are open: {', '.join(words)}"
@@ -207,3 +209,13 @@ def gone(settings: Settings) -> Iterator[Check]:
                 f" {item['name']}`."
             )
             yield Check(f"destination {item['name']}", ok=False, detail=detail, advice=advice)
+
+
+def _paused(name: str, waiting: Sequence[str], problem: str | None) -> Check:
+    parts = [", ".join(waiting), problem or ""]
+    detail = "; ".join(["paused", *filter(None, parts)])
+    advice = (
+        "Nothing is sent to it. When its receiver takes documents: `hilum destinations resume"
+        f" {name}`."
+    )
+    return Check(f"destination {name}", ok=False, detail=detail, advice=advice)

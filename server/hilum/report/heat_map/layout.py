@@ -39,17 +39,17 @@ _LEAST_WIDTH: Final = 520
 
 
 @dataclass(frozen=True, slots=True)
-class SheetRow:
+class MapRow:
     """One image and its panels."""
 
     image: SourceImage
     panels: Sequence[Panel]
 
 
-def sheet(
-    rows: Sequence[SheetRow], result: Result, release: Release, context: ReportContext
+def map_pixels(
+    rows: Sequence[MapRow], result: Result, release: Release, context: ReportContext
 ) -> NDArray[np.uint8]:
-    """(height, width, 3). The same rows give the same pixels."""
+    """Return (height, width, 3). The same rows give the same pixels."""
     side = _side(sum(len(row.panels) for row in rows))
     pictures = [beside_each_other(row.panels, side) for row in rows]
     width = max(_LEAST_WIDTH, *(picture.width for picture in pictures))
@@ -60,7 +60,7 @@ def sheet(
     return np.asarray(framed(stacked(pieces)))
 
 
-def withdrawal(
+def withdrawal_pixels(
     result: Result, release: Release, context: ReportContext, why: str
 ) -> NDArray[np.uint8]:
     """The sheet of a revision that shows nothing.
@@ -98,7 +98,7 @@ def _title(result: Result, release: Release) -> list[TextLine]:
     ]
 
 
-def _image_name(row: SheetRow, number: int, result: Result) -> str:
+def _image_name(row: MapRow, number: int, result: Result) -> str:
     count = sum(item.is_used for item in result.source_images)
     view = row.image.view
     named = f", {view}" if view and view != "UNKNOWN" else ""
@@ -133,7 +133,7 @@ def heading(finding: Finding, image: SourceImage, result: Result) -> list[TextLi
     return lines
 
 
-def _notes(rows: Sequence[SheetRow], result: Result, context: ReportContext) -> list[TextLine]:
+def _notes(rows: Sequence[MapRow], result: Result, context: ReportContext) -> list[TextLine]:
     is_cut = any(
         panel.placement.analysed != _whole(panel.placement) for row in rows for panel in row.panels
     )
