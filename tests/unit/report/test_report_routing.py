@@ -244,7 +244,9 @@ def test_a_bundle_on_nothing_goes_where_it_was_asked_for_or_an_earlier_one_may_b
     }
     claimed = job(is_analysed=False)
     after_a_bundle = dataclasses.replace(
-        claimed, predecessors={"fhir": Document("fhir", "application/fhir+json", b"")}
+        claimed,
+        predecessors={"fhir": Document("fhir", "application/fhir+json", b"")},
+        holders={"fhir": frozenset({"fhir"})},
     )
     for folder, analysed, expected in (
         ("a", job(is_analysed=True), ("fhir", "asking_fhir")),

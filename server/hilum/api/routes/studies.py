@@ -37,7 +37,9 @@ _NO_STUDY = (
 )
 _MEDIA_TYPES = {
     kind.media_type: {
-        "schema": {"type": "object"} if kind is JSON else {"type": "string", "format": "binary"}
+        "schema": {"type": "object"}
+        if kind.media_type == JSON.media_type
+        else {"type": "string", "format": "binary"}
     }
     for kind in DOCUMENT_KINDS.values()
 }
