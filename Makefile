@@ -6,6 +6,7 @@ TOOLS := .venv/tools
 DOCS := .venv/docs
 CHART := .venv/chart
 PEERS := .venv/peers
+FHIR := .venv/fhir
 LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
@@ -31,7 +32,7 @@ demo-fleet: setup ## thirteen hosts in network namespaces, one loses its power, 
 	@$(BIN)/python -m load_tests.fleet.demo $(FLEET)
 
 # A test process that dies is not replaced: with loadfile the replacement can wait for ever for its second test.
-test: setup $(TOOLS)/.set-up $(DOCS)/.set-up $(CHART)/.set-up $(PEERS)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
+test: setup $(TOOLS)/.set-up $(DOCS)/.set-up $(CHART)/.set-up $(PEERS)/.set-up $(FHIR)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=15
 
 check: setup ## style, types, walls between the rooms, documentation; fast
@@ -71,7 +72,7 @@ bench-campaign: setup ## campaigns beside the bare engine, live studies and move
 bench-commits: setup ## journal commits of a received object, one sync beside two (root); BENCH="--folder /srv/hilum"
 	@$(BIN)/python -m load_tests.bench.commits $(BENCH)
 
-bench-deliver: setup ## reports a second: C-STORE to DCMTK, STOW-RS to Orthanc, HL7 to python-hl7, signed webhooks; BENCH="--way stow"
+bench-deliver: setup ## reports a second: C-STORE to DCMTK, STOW-RS to Orthanc, HL7 to python-hl7, signed webhooks, FHIR; BENCH="--way stow"
 	@$(BIN)/python -m load_tests.bench.deliver $(BENCH)
 
 bench-echo: setup ## C-ECHO while JPEG 2000 is decoded; BENCH="--seconds 60"
@@ -143,6 +144,13 @@ audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as
 
 # Programs that look at packages, those that make the site, and Helm's library stand apart from Hilum
 # and from each other: what they need themselves is no part of it.
+# A validator of FHIR in JavaScript. Without node its tests are skipped.
+$(FHIR)/.set-up: deploy/lock/fhir/package.json deploy/lock/fhir/package-lock.json
+	@mkdir -p $(@D) && cp $^ $(@D)
+	@if command -v npm > /dev/null; then npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent; \
+	else echo "make: no npm, so no validator of FHIR (Debian: npm)"; fi
+	@touch $@
+
 $(TOOLS)/.set-up $(DOCS)/.set-up $(CHART)/.set-up $(PEERS)/.set-up: .venv/%/.set-up: deploy/lock/%.txt | setup
 	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r $<

@@ -1,8 +1,8 @@
 """`make bench-deliver`: structured reports to local receivers, one document after the other.
 
 By C-STORE to DCMTK's storescp over one association, by STOW-RS to Orthanc over one connection, and
-as HL7 messages to python-hl7's MLLP server over one connection, and as signed webhooks to a program
-that verifies them. Documents a second, and CPU of each.
+as HL7 messages to python-hl7's MLLP server over one connection, as signed webhooks to a program that
+verifies them, and as FHIR Bundles to a server of ours. Documents a second, and CPU of each.
 """
 
 from __future__ import annotations
@@ -26,19 +26,22 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
 from hilum.deliver import DestinationClient
 from hilum.deliver.cstore import DicomClient
+from hilum.deliver.fhir import FhirClient
 from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.stow import StowClient
 from hilum.deliver.webhook import WebhookClient
-from hilum.domain import HL7, JSON, NOTICE, Document, DocumentKind
+from hilum.domain import FHIR, HL7, JSON, NOTICE, Document, DocumentKind
 from hilum.report import build_documents
 from hilum.settings import (
     DicomDestination,
+    FhirDestination,
     Hl7Destination,
     StowDestination,
     WebhookDestination,
 )
 from load_tests.bench.report_job import CONTEXT, claimed, release_with
 from load_tests.load.measure import Goal, circumstances
+from testing.fhir_server import FhirServer
 from testing.hl7_receiver import Hl7Receiver
 from testing.peers import Orthanc, StoreScp
 from testing.webhook_receiver import WebhookReceiver
@@ -95,6 +98,15 @@ def _python_hl7(folder: Path) -> Iterator[Receiver]:
             yield client, lambda: len(peer.held())
 
 
+@contextlib.contextmanager
+def _fhir(_folder: Path) -> Iterator[Receiver]:
+    with (
+        FhirServer() as peer,
+        contextlib.closing(FhirClient("bench", FhirDestination(url=peer.url))) as client,
+    ):
+        yield client, lambda: len(peer.held())
+
+
 def reports(numbers: Iterable[int]) -> list[Document]:
     """Part 10 files of the size of a report; no receiver here reads their content."""
     return [_report(number) for number in numbers]
@@ -137,6 +149,13 @@ WAYS: Mapping[str, Way] = {
         "signed notices on one connection, median",
         _verifier,
         partial(built, NOTICE),
+    ),
+    "fhir": Way(
+        "FHIR Bundles of 14 findings to a server of ours in this process, one connection, one after"
+        " the other",
+        "FHIR Bundles on one connection, median",
+        _fhir,
+        partial(built, FHIR),
     ),
 }
 

@@ -17,6 +17,7 @@ from hilum.deliver.client import (
     UnknownOutcome,
 )
 from hilum.deliver.cstore import DicomClient
+from hilum.deliver.fhir import FhirClient
 from hilum.deliver.folder import FolderClient
 from hilum.deliver.hl7 import Hl7Client
 from hilum.deliver.send import FileState, SendReport, SentFile, send
@@ -48,6 +49,7 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "stow": StowClient,
     "hl7": Hl7Client,
     "webhook": WebhookClient,
+    "fhir": FhirClient,
 }
 
 

@@ -15,7 +15,7 @@ from hilum.deliver.client import Probe, ReceiverBusy, UnknownOutcome
 from hilum.errors import Refused, Retry
 from hilum.settings import HttpPeer
 from hilum.web.answers import HttpAnswer
-from hilum.web.client import HttpClient, HttpRequest
+from hilum.web.client import BODY_BYTES, HttpClient, HttpRequest
 from hilum.web.limits import TimeLimit
 from hilum.web.problems import HttpError
 
@@ -78,6 +78,7 @@ class HttpSender:
         request: HttpRequest,
         also: Collection[int] = (),
         limit_seconds: float | None = None,
+        maximum_bytes: int = BODY_BYTES,
     ) -> HttpAnswer:
         """Return the answer of a success, or of a status in `also`, which the caller reads.
 
@@ -88,7 +89,7 @@ class HttpSender:
         seconds = allowed if limit_seconds is None else min(allowed, limit_seconds)
         limit = TimeLimit(seconds, setting="timeout_seconds allows it")
         try:
-            answer = self._client.exchange(request, limit)
+            answer = self._client.exchange(request, limit, maximum_bytes)
         except HttpError as error:
             raise _failure(error, where) from error
         if not answer.is_success and answer.status not in also:
@@ -116,7 +117,7 @@ def status_error(answer: HttpAnswer, where: str) -> Retry | Refused:
             f"{said}: it redirects{_target(answer.location)}, and documents follow no redirect;"
             " give the right address in the settings, then requeue the delivery",
         )
-    wait = _seconds(answer)
+    wait = pause_of(answer)
     if status in _AWAY:
         return Retry(f"{said}: {_AWAY[status]}", after_seconds=wait, is_outage=True)
     found = _FINAL.get(status)
@@ -125,6 +126,13 @@ def status_error(answer: HttpAnswer, where: str) -> Retry | Refused:
         return ReceiverBusy(text, after_seconds=wait, is_outage=True)
     final = found or _ANY_FINAL
     return Refused(final.reason, f"{said}: {final.advice}, then requeue the delivery")
+
+
+def pause_of(answer: HttpAnswer) -> float | None:
+    """Return how long the receiver asks to wait, within reason."""
+    if answer.retry_after is None:
+        return None
+    return min(answer.retry_after, LONGEST_RETRY_AFTER_SECONDS)
 
 
 def meanings() -> Iterator[tuple[str, str, str]]:
@@ -163,13 +171,6 @@ def _failure(error: HttpError, where: str) -> Retry:
             f"{where} gave no usable answer ({error.detail}); the same bytes are sent again"
         )
     return Retry(f"{where}: {error.detail}", is_outage=True)
-
-
-def _seconds(answer: HttpAnswer) -> float | None:
-    """Return how long the receiver asks to wait, within reason."""
-    if answer.retry_after is None:
-        return None
-    return min(answer.retry_after, LONGEST_RETRY_AFTER_SECONDS)
 
 
 def _target(location: str) -> str:

@@ -44,6 +44,7 @@ from hilum.domain.dicom import (
 )
 from hilum.domain.documents import (
     DOCUMENT_KINDS,
+    FHIR,
     HEAT_MAP,
     HL7,
     JSON,
@@ -128,6 +129,7 @@ __all__ = [
     "DOCUMENT_KINDS",
     "ENCAPSULATED_PDF",
     "ENDED_SERIES",
+    "FHIR",
     "FILES",
     "HEAT_MAP",
     "HL7",

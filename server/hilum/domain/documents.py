@@ -123,6 +123,9 @@ TEXT_SR: Final = DocumentKind(
 HL7: Final = DocumentKind(
     "hl7", "HL7 v2 message", "x-application/hl7-v2+er7", "hl7", says_findings=True
 )
+FHIR: Final = DocumentKind(
+    "fhir", "FHIR Bundle", "application/fhir+json", "fhir", says_findings=True
+)
 NOTICE: Final = DocumentKind("notice", "Notice", "application/json", "notice.json")
 _DERIVED: Final = tuple(
     DocumentKind(
@@ -140,7 +143,8 @@ _DERIVED: Final = tuple(
 )
 
 DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
-    kind.key: kind for kind in (SR, *_DERIVED, JSON, HEAT_MAP, SHEET, PDF, TEXT_SR, HL7, NOTICE)
+    kind.key: kind
+    for kind in (SR, *_DERIVED, JSON, HEAT_MAP, SHEET, PDF, TEXT_SR, HL7, NOTICE, FHIR)
 }
 
 

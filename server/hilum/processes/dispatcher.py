@@ -197,6 +197,7 @@ class ReportHandler:
             software_version=__version__,
             installation_serial=ledger.serial,
             hl7=message_settings(settings.destinations),
+            patient_id_system=settings.report.patient_id_system,
         )
         self._builder = ReportBuilder(pool, context)
         # Old studies that a campaign reads and delivers are a series of their own in the PACS.

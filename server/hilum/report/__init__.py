@@ -12,6 +12,7 @@ from typing import Final
 
 from hilum.domain import (
     DOCUMENT_KINDS,
+    FHIR,
     HEAT_MAP,
     HL7,
     JSON,
@@ -27,6 +28,7 @@ from hilum.domain import (
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
+from hilum.report.fhir.bundle import fhir_bundle
 from hilum.report.hl7.oru import oru
 from hilum.report.json_report import json_report, json_schema
 from hilum.report.notice import notice
@@ -70,6 +72,7 @@ REPORTS: Final[
     JSON.key: json_report,
     HL7.key: oru,
     NOTICE.key: notice,
+    FHIR.key: fhir_bundle,
 }
 
 

@@ -15,7 +15,8 @@ class ReportContext:
     """Picklable, because reports are built in other processes.
 
     `installation_serial` names this installation, not the product. `series_title`: the first words
-    of the SR's Series Description. `hl7`: settings of the HL7 message.
+    of the SR's Series Description. `hl7`: settings of the HL7 message. `patient_id_system`: the
+    namespace of Patient IDs in FHIR as a URI, where an image names no issuer; empty: none.
     """
 
     manufacturer: str
@@ -29,6 +30,7 @@ class ReportContext:
     pdf_series_number: int = 9005
     text_series_number: int = 9006
     series_title: str = "AI CXR"
+    patient_id_system: str = ""
     hl7: Hl7MessageSettings = field(default_factory=Hl7MessageSettings)
 
 

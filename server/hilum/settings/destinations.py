@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 
 from hilum.domain import (
     DOCUMENT_KINDS,
+    FHIR,
     HL7,
     JSON,
     NOTICE,
@@ -48,7 +49,7 @@ class Destination(Section):
             "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR;"
             " sheet: the result on one page, as Secondary Capture; pdf: that page as Encapsulated"
             " PDF; text_sr: Basic Text SR; hl7: an ORU^R01 message; notice: a small"
-            " JSON without patient data. See"
+            " JSON without patient data; fhir: a transaction Bundle of FHIR R4. See"
             " docs/destinations/documents.md."
         ),
     )
@@ -59,8 +60,8 @@ class Destination(Section):
     report_not_analysed: bool = Field(
         default=False,
         description=(
-            "Also receives reports (sr, sheet, pdf, text_sr, hl7) on studies of which no image"
-            " could be analysed, with the reason."
+            "Also receives reports (sr, sheet, pdf, text_sr, hl7, fhir) on studies of which no"
+            " image could be analysed, with the reason."
         ),
     )
 
@@ -152,7 +153,7 @@ class DicomDestination(CStoreDestination):
         description=(
             "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
             " C-STORE back to the study's sender; stow: STOW-RS of DICOMweb; hl7:"
-            " HL7 v2 over MLLP; webhook: signed HTTP POST."
+            " HL7 v2 over MLLP; webhook: signed HTTP POST; fhir: transactions of FHIR R4."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")
@@ -303,6 +304,34 @@ class WebhookDestination(HttpPeer, Destination):
         return kind.media_type == JSON.media_type
 
 
+class FhirDestination(HttpPeer, Destination):
+    """Transactions of FHIR R4 to one server."""
+
+    carried: ClassVar[str] = "FHIR Bundle"
+
+    kind: Literal["fhir"] = "fhir"
+    documents: _Documents = Field((FHIR.key,), min_length=1, description="fhir alone.")
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="base of the service, such as https://ris.example.org/fhir.",
+    )
+
+    @property
+    def address(self) -> str:
+        """The URL."""
+        return self.url
+
+    @property
+    def tls_client(self) -> HttpPeer:
+        """Its own."""
+        return self
+
+    @classmethod
+    def can_carry(cls, kind: DocumentKind) -> bool:
+        """Bundles of FHIR alone."""
+        return kind.key == FHIR.key
+
+
 def message_settings(destinations: Mapping[str, Destination]) -> Hl7MessageSettings:
     """Return the settings of the one message of a result. Raises ValueError where two differ."""
     first = ""
@@ -330,5 +359,6 @@ DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
     "stow": StowDestination,
     "hl7": Hl7Destination,
     "webhook": WebhookDestination,
+    "fhir": FhirDestination,
 }
 AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]

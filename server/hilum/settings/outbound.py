@@ -55,6 +55,14 @@ class Report(Section):
         "AI result, not verified by a physician. For research use only, not for diagnosis.",
         description="Sentence that accompanies every result.",
     )
+    patient_id_system: str = Field(
+        "",
+        pattern=r"^([a-z][a-z0-9+.-]*:[^\s<>\"{}|\\^`]+)?$",
+        description=(
+            "FHIR: the namespace of Patient IDs as a URI, such as urn:oid:1.2.3, where an image"
+            " names no issuer; empty: none."
+        ),
+    )
 
 
 class CommitmentPeer(TlsClient):

@@ -23,9 +23,11 @@ from hilum.web.credentials import credentials_of
 from hilum.web.limits import TimeLimit
 from hilum.web.problems import HttpError, transport_problem
 
+BODY_BYTES: Final = 1 << 20
+"""Of an answer that is read whole, if its reader says nothing else."""
+
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 9.2.1
 _BROKEN: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
-_BODY_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class HttpClient:
         self._was_sent = False
 
     def exchange(
-        self, request: HttpRequest, limit: TimeLimit, maximum_bytes: int = _BODY_BYTES
+        self, request: HttpRequest, limit: TimeLimit, maximum_bytes: int = BODY_BYTES
     ) -> HttpAnswer:
         """Return the answer of any status, whose body has at most so many bytes."""
         with self.answer(request, limit) as response:

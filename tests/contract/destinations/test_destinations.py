@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +18,14 @@ from pydantic import ValidationError
 
 from hilum.deliver import DESTINATIONS, probe_destination
 from hilum.deliver.webhook_signature import message_id
-from hilum.domain import HL7, NOTICE, SR, DeliveryJob, DeliveryState, Document
+from hilum.domain import FHIR, HL7, NOTICE, SR, DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused, Retry
 from hilum.processes.dispatcher import DeliverHandler
 from hilum.report import build_documents
 from hilum.settings import DESTINATION_KINDS, Settings, describe, restore
 from hilum.supervisor.checks.peers import peers
 from hilum.withheld_reports import Subject, cause_of
+from testing.fhir_server import FhirServer, FhirStore, resources_of
 from testing.hl7_receiver import Hl7Receiver
 from testing.phantoms.phantom import make_study
 from testing.webhook_receiver import section_of
@@ -177,6 +179,26 @@ def _no_webhook(path: Path) -> Receiver:
     return Receiver(dict(section_of(port, path)), list, f"http://127.0.0.1:{port}")
 
 
+@contextlib.contextmanager
+def _fhir(refuses: frozenset[str] = frozenset()) -> Iterator[Receiver]:
+    with FhirServer(FhirStore(refuses)) as peer:
+        yield Receiver({"kind": "fhir", "url": peer.url}, peer.held, peer.url)
+
+
+def _no_fhir(_path: Path) -> Receiver:
+    url = f"http://127.0.0.1:{free_port()}/fhir"
+    return Receiver({"kind": "fhir", "url": url}, list, url)
+
+
+def _report_of(document: Document) -> str:
+    (report,) = [
+        item
+        for item in resources_of(json.loads(document.content))
+        if item["resourceType"] == "DiagnosticReport"
+    ]
+    return str(report["identifier"][0]["value"])
+
+
 RECEIVERS: Mapping[str, Kind] = {
     "dicom": Kind(
         lambda _: _peer(_by_address),
@@ -208,6 +230,13 @@ RECEIVERS: Mapping[str, Kind] = {
         _no_webhook,
         sends=NOTICE.key,
         identity=lambda document: message_id(document.content),
+    ),
+    "fhir": Kind(
+        lambda _: _fhir(),
+        lambda _path, _document: _fhir(frozenset({"Observation"})),
+        _no_fhir,
+        sends=FHIR.key,
+        identity=_report_of,
     ),
 }
 every_kind = pytest.mark.parametrize("kind", list(DESTINATION_KINDS))

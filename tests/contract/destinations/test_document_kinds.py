@@ -13,6 +13,7 @@ import pytest
 
 from hilum.domain import (
     DOCUMENT_KINDS,
+    FHIR,
     HEAT_MAP,
     HL7,
     JSON,
@@ -85,6 +86,7 @@ MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
     TEXT_SR.key: drawn,
     HL7.key: built,
     NOTICE.key: built,
+    FHIR.key: built,
 }
 every_kind = pytest.mark.parametrize(
     "kind", list(DOCUMENT_KINDS.values()), ids=lambda kind: kind.key

@@ -23,6 +23,7 @@ OPERATIONS = [
     "GET /api/v1/studies/{study_instance_uid}",
     "GET /api/v1/studies/{study_instance_uid}/documents",
     "GET /api/v1/documents/{document}",
+    "GET /api/v1/studies/{study_instance_uid}/results/{result}",
     "GET /api/v1/associations",
     "GET /api/v1/audit",
     "GET /api/v1/commitments",

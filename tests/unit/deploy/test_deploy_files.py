@@ -458,7 +458,7 @@ def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     path = tmp_path / "hilum.toml"
     path.write_text(text)
     settings = load(path)
-    assert set(settings.destinations) == {"pacs", "outbox", "archive", "ris", "worklist"}
+    assert set(settings.destinations) == {"pacs", "outbox", "archive", "fhir", "ris", "worklist"}
     assert settings.triton.url == "triton:8001"
     assert rule_of(settings, facts("MOBILE_DR", Modality="DX")) == "mobile"
     assert settings.senders["ARCHIVE"].transfer_syntaxes == (

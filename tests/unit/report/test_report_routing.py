@@ -32,6 +32,7 @@ from hilum.report import build_documents, derive
 from hilum.settings import (
     Destination,
     DicomDestination,
+    FhirDestination,
     FolderDestination,
     Hl7Destination,
     Pipeline,
@@ -231,6 +232,29 @@ def test_a_message_on_nothing_goes_where_it_was_asked_for_or_an_earlier_one_may_
     ):
         (tmp_path / folder).mkdir()
         assert run(routed(tmp_path / folder, analysed, more))["hl7"] == expected
+
+
+def test_a_bundle_on_nothing_goes_where_it_was_asked_for_or_an_earlier_one_may_be(
+    tmp_path: Path,
+) -> None:
+    url = "https://ris.example.org/fhir"
+    more: dict[str, Destination] = {
+        "fhir": FhirDestination(url=url),
+        "asking_fhir": FhirDestination(url=url, report_not_analysed=True),
+    }
+    claimed = job(is_analysed=False)
+    after_a_bundle = dataclasses.replace(
+        claimed,
+        predecessors={"fhir": Document("fhir", "application/fhir+json", b"")},
+        holders={"fhir": frozenset({"fhir"})},
+    )
+    for folder, analysed, expected in (
+        ("a", job(is_analysed=True), ("fhir", "asking_fhir")),
+        ("b", claimed, ("asking_fhir",)),
+        ("c", after_a_bundle, ("fhir", "asking_fhir")),
+    ):
+        (tmp_path / folder).mkdir()
+        assert run(routed(tmp_path / folder, analysed, more))["fhir"] == expected
 
 
 def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_else(

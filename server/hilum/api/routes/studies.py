@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Query, Response
+from fastapi import Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -21,10 +21,13 @@ from hilum.api.fields import (
     QueryMoment,
     StudyUid,
 )
+from hilum.api.negotiation import preferred
 from hilum.api.problems import documented
 from hilum.api.routes.router import audited_router
-from hilum.domain import DOCUMENT_KINDS, JSON, Outcome, Scope, StudyState, kind_of
+from hilum.domain import DOCUMENT_KINDS, FHIR, JSON, Outcome, Scope, StudyState, kind_of
+from hilum.store.queries.studies import Item
 from hilum.store.queries.views import StudyFilter
+from hilum.store.schema.tables import MAXIMUM_ROW_ID
 from hilum.verbs import Thing, Verb, performs
 
 router = audited_router("Studies", Scope.READ)
@@ -34,10 +37,18 @@ _NO_STUDY = (
 )
 _MEDIA_TYPES = {
     kind.media_type: {
-        "schema": {"type": "object"} if kind is JSON else {"type": "string", "format": "binary"}
+        "schema": {"type": "object"}
+        if kind.media_type == JSON.media_type
+        else {"type": "string", "format": "binary"}
     }
     for kind in DOCUMENT_KINDS.values()
 }
+# Those in which a result can be asked for, each of one media type.
+_FORMS = {kind.media_type: kind.key for kind in (JSON, FHIR)}
+ResultKey = Annotated[
+    int,
+    Path(ge=1, le=MAXIMUM_ROW_ID, description="`id` of a result of the study.", examples=[1]),
+]
 DocumentKey = Annotated[
     str,
     Path(
@@ -164,16 +175,73 @@ def list_documents(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, 
 )
 @performs(Verb.READ_REPORT)
 def get_document(parts: PartsHere, deed: DeedHere, document: DocumentKey) -> Response:
-    """The bytes as they were stored and sent: a DICOM file (PS3.10) or JSON."""
+    """The bytes as they were stored and sent: a DICOM file (PS3.10), JSON, or a FHIR Bundle."""
     found = parts.views.document(int(document) if document.isdigit() else document)
     if found is None:
         raise HTTPException(
             404, "There is no such document; /api/v1/studies/{uid}/documents lists a study's."
         )
     deed.about(Thing.DOCUMENT, found["id"]).study_instance_uid = found["study_instance_uid"]
+    return _bytes_of(found)
+
+
+@router.get(
+    "/studies/{study_instance_uid}/results/{result}",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The bytes that were stored.",
+            "content": {name: _MEDIA_TYPES[name] for name in _FORMS},
+        },
+        **documented(404, 406),
+    },
+    summary="One result in the form that Accept asks for",
+)
+@performs(Verb.READ_REPORT)
+def get_result(
+    parts: PartsHere,
+    deed: DeedHere,
+    study_instance_uid: StudyUid,
+    result: ResultKey,
+    request: Request,
+) -> Response:
+    """Return the stored document of a result by its media type: JSON, or a FHIR Bundle."""
+    listed = parts.views.documents(study_instance_uid)
+    if listed is None:
+        raise HTTPException(404, _NO_STUDY)
+    papers = [item for item in listed if item["result_id"] == result]
+    if not papers:
+        raise HTTPException(
+            404,
+            "The study has no such result, or its documents are not made yet; `results` of"
+            " /api/v1/studies/{uid} lists them.",
+        )
+    forms = {item["media_type"]: item for item in papers if item["kind"] in _FORMS.values()}
+    wanted = preferred(
+        ",".join(request.headers.getlist("accept")), [name for name in _FORMS if name in forms]
+    )
+    if wanted is None:
+        raise HTTPException(406, _not_stored(forms))
+    found = parts.views.document(forms[wanted]["id"])
+    if found is None:
+        raise HTTPException(404, "The document was erased with its patient or study.")
+    deed.about(Thing.DOCUMENT, found["id"]).study_instance_uid = study_instance_uid
+    return _bytes_of(found, {"Vary": "Accept"})
+
+
+def _not_stored(forms: Iterable[str]) -> str:
+    """Return the advice on a form that a result does not have."""
+    return (
+        f"This result is stored as {', '.join(forms) or 'DICOM alone'}. Another form is made with"
+        " the result, if a destination takes it: name it in destinations.<name>.documents."
+    )
+
+
+def _bytes_of(found: Item, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a document as it is stored."""
     name = f"{found['sop_instance_uid'] or found['id']}.{kind_of(found['kind']).suffix}"
     return Response(
         found["content"],
         media_type=found["media_type"],
-        headers={"Content-Disposition": f'inline; filename="{name}"'},
+        headers={"Content-Disposition": f'inline; filename="{name}"', **(headers or {})},
     )

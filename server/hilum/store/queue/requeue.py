@@ -37,6 +37,8 @@ _OF_DELIVERIES: Final = (
     "character_set",
     "not_a_message",
     "not_json",
+    "not_a_bundle",
+    "entry_refused",
     "file_exists",
     "class_ladder",
     "superseded",

@@ -1,0 +1,1 @@
+"""Results as resources of FHIR R4."""
