@@ -25,9 +25,12 @@ from hilum.web.client import HttpRequest
 log = telemetry.logger("deliver")
 
 _REQUEUE: Final = "see its log, then requeue the delivery"
+# Two transactions that create one resource, such as the Device of a release, may end so for the
+# second, which finds the resource when it is sent again (RFC 9110 15.5.10).
+_CONFLICT: Final = 409
 _MULTIPLE: Final = 412
 # Statuses whose OperationOutcome says more than they do (R4 3.1.0.11.2).
-_WITH_OUTCOME: Final = frozenset({400, 409, _MULTIPLE, 422})
+_WITH_OUTCOME: Final = frozenset({400, _CONFLICT, _MULTIPLE, 422})
 _CAPABILITY_BYTES: Final = 16 << 20  # large servers describe each resource and parameter
 _VERSIONS: Final = ("4.0", "4.3")
 
@@ -74,7 +77,7 @@ class FhirClient:
         self._sender.close()
 
     def _check(self, entries: list[EntryAnswer]) -> None:
-        """Return when each entry is stored. Raises ReceiverBusy or Refused."""
+        """Return when each entry is stored. Raises Retry or Refused."""
         failed = [item for item in entries if not item.is_stored]
         if not failed:
             self._note_warnings(entries)
@@ -83,6 +86,8 @@ class FhirClient:
         more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
         if all(item.is_passing for item in failed):
             raise ReceiverBusy(f"{said}{more}: it failed; its log may say why", is_outage=True)
+        if all(item.is_passing or item.status == _CONFLICT for item in failed):
+            raise Retry(f"{said}{more}: {_CONFLICT_ADVICE}")
         advice = _MULTIPLE_ADVICE if any(item.status == _MULTIPLE for item in failed) else _REQUEUE
         raise Refused("entry_refused", f"{said}{more}; {advice}")
 
@@ -94,6 +99,8 @@ class FhirClient:
         if errors and all(item.is_passing for item in errors):
             text = f"{said}: it failed; its log may say why"
             return ReceiverBusy(text, after_seconds=pause_of(answer), is_outage=True)
+        if answer.status == _CONFLICT:
+            return Retry(f"{said}: {_CONFLICT_ADVICE}")
         if answer.status == _MULTIPLE:
             return Refused("document_refused", f"{said}: {_MULTIPLE_ADVICE}")
         if errors:
@@ -130,6 +137,10 @@ class FhirClient:
         return f"it serves FHIR {version} and takes transactions"
 
 
+_CONFLICT_ADVICE: Final = (
+    "it finds a conflict, which another transaction may have caused; so the document is sent again."
+    " Its log says which"
+)
 _MULTIPLE_ADVICE: Final = (
     "it has several resources of one identity, where one may be; delete the others there, then"
     " requeue the delivery"

@@ -160,7 +160,7 @@ def test_without_a_statement_on_each_entry_it_is_sent_again_and_counted(told: Re
     assert "Check `url`" in error.detail
 
 
-@pytest.mark.parametrize("status", ["400", "404 Not Found", "409", "412", "422 Unprocessable"])
+@pytest.mark.parametrize("status", ["400", "404 Not Found", "412", "422 Unprocessable"])
 def test_a_200_with_an_entry_that_failed_is_a_refusal(status: str) -> None:
     error = refused(with_third({"response": {"status": status}}))
 
@@ -230,7 +230,7 @@ def test_one_entry_that_never_passes_refuses_all() -> None:
     assert "entry 2" in refused(told).detail
 
 
-@pytest.mark.parametrize("status", [400, 409, 412, 422])
+@pytest.mark.parametrize("status", [400, 412, 422])
 def test_a_transaction_that_is_refused_whole_says_with_which_code(status: int) -> None:
     error = refused(resource(outcome("error", "invariant"), status))
 
@@ -238,12 +238,35 @@ def test_a_transaction_that_is_refused_whole_says_with_which_code(status: int) -
     assert f"HTTP {status}, OperationOutcome error invariant: " in error.detail
 
 
-@pytest.mark.parametrize("status", [400, 409, 412, 422])
+@pytest.mark.parametrize("status", [400, 412, 422])
 def test_a_refusal_without_an_outcome_is_one_by_its_status(status: int) -> None:
     for body in (b"", f"<p>{PATIENT}</p>".encode(), b'{"resourceType": "OperationOutcome"}'):
         error = refused(reply(status, body, HTML))
         assert error.reason == "document_refused"
         assert f"HTTP {status}: " in error.detail
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        with_third({"response": {"status": "409"}}),
+        with_third(failed("409", code="duplicate")),
+        resource(outcome("error", "conflict"), 409),
+        reply(409, b"", HTML),
+    ],
+)
+def test_a_conflict_with_another_transaction_is_sent_again_and_counted(told: Reply) -> None:
+    error = retried(told)
+
+    assert not error.is_outage
+    assert "409" in error.detail
+    assert "sent again" in error.detail
+
+
+def test_a_conflict_beside_a_refusal_is_a_refusal() -> None:
+    told = response(stored(KINDS[0]), {"response": {"status": "409"}}, failed("422"))
+
+    assert "entry 2" in refused(told).detail
 
 
 def test_a_conflict_that_passes_waits() -> None:
