@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import signal
@@ -17,6 +16,8 @@ from types import TracebackType
 from typing import Any
 
 import httpx
+
+from hilum.models.formats.toml import inline
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 # Built once for a checkout: models do not depend on where an installation keeps its state.
@@ -215,9 +216,9 @@ def _reserve(port: int) -> None:
 
 
 def as_toml(sections: Mapping[str, Section]) -> str:
-    """Tables of strings, numbers, booleans and lists. Their JSON is valid TOML."""
+    """Tables of strings, numbers, booleans, lists and tables."""
     tables = (
-        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        f"[{name}]\n" + "".join(f"{key} = {inline(value)}\n" for key, value in table.items())
         for name, table in sections.items()
     )
     return "\n".join(tables)
