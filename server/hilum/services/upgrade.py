@@ -34,17 +34,18 @@ def until_done(
 ) -> T:
     """Return the result of `attempt`, which is repeated while it raises `kind`.
 
-    `seconds`: after this time its error is raised. `say` gets a problem when it is new, and again
-    every half minute.
+    `seconds`: so long after the first attempt its error is raised. `say` gets a problem when it is
+    new, and again every half minute.
     """
-    began = time.monotonic()
+    began: float | None = None
     said = ""
-    said_at = began
+    said_at = 0.0
     while True:
         try:
             return attempt()
         except kind as error:
             now = time.monotonic()
+            began = now if began is None else began
             if now - began >= seconds:
                 raise
             problem = " ".join(error.problems)
