@@ -6,28 +6,18 @@ read by pydicom.
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Collection
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pydicom.dataset import Dataset
-from pydicom.filereader import read_dataset
-
-from hilum.dicom.charset import texts_of
-from hilum.dicom.elements import values_in
 from hilum.domain import Instance
 from hilum.rules.keywords import BINARY, ONE_VALUE, Attribute
-from hilum_preprocessing.errors import NotAnalysable
-from hilum_preprocessing.header.element_index import encoding_of
-from hilum_preprocessing.header.elements import MALFORMED
-from hilum_preprocessing.header.structure import TooComplex
-from hilum_preprocessing.header.views import view_of
-from hilum_preprocessing.spec.population import age_years
+
+if TYPE_CHECKING:
+    from hilum.rules.header_values import HeaderValues
 
 SPECIFIC_CHARACTER_SET: Final = 0x00080005
-_UNREADABLE: Final = (*MALFORMED, TooComplex, NotAnalysable)
 
 
 class StudyFacts:
@@ -49,7 +39,6 @@ class StudyFacts:
         self.peer_address = peer_address
         self.is_of_campaign = is_of_campaign
         self._header = header
-        self._encoding = encoding_of(transfer_syntax_uid)
         self._syntax = transfer_syntax_uid
         self._values: dict[int, bytes] = {}
         self._texts: dict[int, tuple[str, ...]] = {}
@@ -60,10 +49,7 @@ class StudyFacts:
         wanted = {SPECIFIC_CHARACTER_SET, *tags} - self._sought
         if wanted:
             self._sought |= wanted
-            try:
-                self._values |= values_in(self._header, self._syntax, wanted)
-            except _UNREADABLE:
-                return
+            self._values |= self._reader.elements(wanted)
 
     def texts(self, attribute: Attribute) -> tuple[str, ...]:
         """Return the values that are not blank, without spaces around them."""
@@ -79,7 +65,8 @@ class StudyFacts:
             return ()
         parts = [value] if attribute.vr in ONE_VALUE else value.split(b"\\")
         names = self._value(SPECIFIC_CHARACTER_SET) or b""
-        return tuple(text for part in texts_of(parts, names) if (text := part.strip(" \0\r\n\t")))
+        texts = self._reader.texts(parts, names)
+        return tuple(text for part in texts if (text := part.strip(" \0\r\n\t")))
 
     def numbers(self, attribute: Attribute) -> tuple[float, ...]:
         """Return the values that are numbers."""
@@ -87,34 +74,31 @@ class StudyFacts:
         if letter := BINARY.get(attribute.vr):
             size = struct.calcsize(letter)
             count = len(value) // size
-            order = self._encoding.byte_order
+            order = self._reader.byte_order
             return struct.unpack(f"{order}{count}{letter}", value[: count * size])
         return tuple(number for part in value.split(b"\\") for number in _number(part))
 
     @property
     def view(self) -> str:
         """PA, AP, LATERAL or UNKNOWN."""
-        try:
-            return view_of(self._dataset)
-        except _UNREADABLE:
-            return "UNKNOWN"
+        return self._reader.view()
 
     @property
     def age(self) -> float | None:
         """The age in years; None where the header names none that can be believed."""
-        try:
-            return age_years(self._dataset)
-        except _UNREADABLE:
-            return None
+        return self._reader.age()
 
     def _value(self, tag: int) -> bytes | None:
         self.read((tag,))
         return self._values.get(tag)
 
     @cached_property
-    def _dataset(self) -> Dataset:
-        is_little = self._encoding.byte_order == "<"
-        return read_dataset(io.BytesIO(self._header), self._encoding.is_implicit, is_little)
+    def _reader(self) -> HeaderValues:
+        from hilum.rules.header_values import (  # noqa: PLC0415 - every command loads the settings
+            HeaderValues,
+        )
+
+        return HeaderValues(self._header, self._syntax)
 
 
 def facts_of(instance: Instance, *, is_of_campaign: bool = False) -> StudyFacts:

@@ -6,8 +6,6 @@ import difflib
 from dataclasses import dataclass
 from typing import Final
 
-from pydicom.datadict import dictionary_VR, keyword_dict, tag_for_keyword
-
 _PATIENT_GROUP: Final = 0x0010
 # Of the patient's group those that many patients share.
 _SHARED: Final = frozenset(
@@ -100,6 +98,11 @@ def attribute_of(keyword: str, others: tuple[str, ...] = ()) -> Attribute:
     """
     if instead := _NO_FACT.get(keyword):
         raise WrongCondition(f"is not known at the first image: {instead}")
+    from pydicom.datadict import (  # noqa: PLC0415 - settings without rules do without it
+        dictionary_VR,
+        tag_for_keyword,
+    )
+
     tag = tag_for_keyword(keyword)
     if tag is None:
         raise WrongCondition(f"no attribute of DICOM and no fact of ours{_meant(keyword, others)}")
@@ -123,6 +126,8 @@ def _is_of_one_patient(keyword: str, tag: int, vr: str) -> bool:
 
 
 def _meant(keyword: str, others: tuple[str, ...]) -> str:
+    from pydicom.datadict import keyword_dict  # noqa: PLC0415 - the same
+
     known = [*others, *(name for name in keyword_dict if name)]
     folded = {name.casefold(): name for name in known}
     close = difflib.get_close_matches(keyword.casefold(), folded, n=1, cutoff=0.6)
