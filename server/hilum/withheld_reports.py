@@ -183,8 +183,13 @@ def _decisions(settings: Settings) -> Iterator[tuple[str, RuleDecision | None]]:
     found = settings.rule_table.reachable(list(calling), settings.receive.ae_titles)
     met = {(title, row.decision) for title, row in found}
     seen = {decision for _, decision in met}
-    # A rule may name a title, or a pattern of titles, that stands nowhere else.
-    others = ((_title_of(row), row.decision) for row in settings.rule_table.rows)
+    # A rule may name a title, or a pattern of titles, that stands nowhere else. One that names none
+    # and was not met is never reached.
+    others = (
+        (_title_of(row), row.decision)
+        for row in settings.rule_table.rows
+        if any(item.name == "calling" for item in row.conditions)
+    )
     yield from sorted(met, key=lambda item: (item[1].rule, item[0]))
     yield from (item for item in others if item[1] not in seen)
 
