@@ -147,9 +147,8 @@ audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as
 # A validator of FHIR in JavaScript. Without node its tests are skipped.
 $(FHIR)/.set-up: deploy/lock/fhir/package.json deploy/lock/fhir/package-lock.json
 	@mkdir -p $(@D) && cp $^ $(@D)
-	@if command -v npm > /dev/null; then npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent; \
-	else echo "make: no npm, so no validator of FHIR (Debian: npm)"; fi
-	@touch $@
+	@if npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent; then touch $@; \
+	else echo "make: npm installs no validator of FHIR, so its tests are skipped"; echo "(Debian: npm, and a registry)"; fi
 
 $(TOOLS)/.set-up $(DOCS)/.set-up $(CHART)/.set-up $(PEERS)/.set-up: .venv/%/.set-up: deploy/lock/%.txt | setup
 	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
