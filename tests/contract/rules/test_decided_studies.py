@@ -94,6 +94,16 @@ def test_rules_that_change_meanwhile_change_nothing_of_the_study(
     assert {row.priority for row in rolling.rows(reading)} == {Priority.URGENT}
 
 
+def test_an_image_after_all_rules_were_taken_out_is_recorded(rolling: Rolling) -> None:
+    bare = Settings.model_validate({"models": {"releases": ["chest@1"]}})
+    receive(rolling, settings_with(URGENT), image("1.1.1", "1.1", {"StudyDescription": "Chest"}))
+
+    receive(rolling, bare, image("1.1.2", "1.1", {"StudyDescription": "Chest"}))
+
+    assert len(rolling.rows(instance)) == 2
+    assert only_study(rolling).rule == "chest"
+
+
 def test_without_rules_nothing_is_kept_and_the_ledger_is_not_asked(rolling: Rolling) -> None:
     bare = Settings.model_validate({"models": {"releases": ["chest@1"]}})
 

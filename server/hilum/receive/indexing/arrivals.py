@@ -75,7 +75,9 @@ def _of_study(instance: Instance, known: KnownStudy | None, settings: Settings) 
     A study from before there were rules is decided by its first sender and this header.
     """
     if known is None or known.called_ae_title in settings.campaign_titles:
-        return _Decided(_decide(facts_of(instance), settings), is_new=True)
+        decision = _decide(facts_of(instance), settings)
+        # Without rules no row was asked for: a decision that stands in one is no contradiction.
+        return _Decided(decision, is_new=decision is not None)
     if known.decision is not None:
         return _Decided(known.decision)
     facts = StudyFacts(
