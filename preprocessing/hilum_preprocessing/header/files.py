@@ -27,8 +27,8 @@ from hilum_preprocessing.header.encapsulation import end_of_items
 from hilum_preprocessing.header.part10 import META_START
 from hilum_preprocessing.header.plain_header import PIXELS, read_plain_header
 from hilum_preprocessing.header.structure import CountedBytes, TooComplex, counted, reads
-from hilum_preprocessing.header.uncached import Uncached, uncached
 from hilum_preprocessing.header.vr import LONG_VRS
+from hilum_preprocessing.uncached import Uncached, uncached
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
 """Most bytes of an inflated data set: up to 1000 times its own length, which it does not state."""

@@ -210,9 +210,7 @@ def _of_path(error: OSError) -> str:
 
 def _advice(error: OSError) -> str:
     if isinstance(error, PermissionError):
-        return (
-            "Do this as the user of the server, as in `sudo -u hilum hilum ...`, or as one who may."
-        )
+        return "Do this as the user of the server, as in `sudo -u hilum hilum ...`, or as root."
     if isinstance(error, _WRONG_PATH):
         return "Give another path."
     return (

@@ -22,7 +22,7 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import decode, read_file
-from hilum_preprocessing.header.uncached import uncached
+from hilum_preprocessing.uncached import uncached
 from tests.support.machine.page_cache import bytes_read, dropped, is_in_memory
 from tests.support.objects.encoders import encoded
 from tests.support.objects.radiograph import radiograph, saved, under
