@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 
-from hilum.models.formats.toml import inline
+from hilum.toml import inline
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 # Built once for a checkout: models do not depend on where an installation keeps its state.

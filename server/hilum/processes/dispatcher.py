@@ -50,9 +50,9 @@ from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
 from hilum.receive.headers.patient import identity_of
 from hilum.report import RENDERED, REPORTS, BuiltReport, ReportContext, derive
-from hilum.rules import StudyFacts
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
+from hilum.services.rules.study_facts import facts_of_study
 from hilum.settings import Destination, Pipeline, Settings, message_settings
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
@@ -331,17 +331,8 @@ class ReportHandler:
         table = self._settings.rule_table
         if table is None:
             return None
-        study = job.study
         first = min(job.instances, key=lambda item: item.id, default=None)
-        facts = StudyFacts(
-            study.calling_ae_title,
-            study.called_ae_title,
-            study.peer_address,
-            header=b"" if first is None else first.header,
-            transfer_syntax_uid="" if first is None else first.transfer_syntax_uid,
-            is_of_campaign=study.called_ae_title in self._settings.campaign_titles,
-        )
-        return table.decide(facts)
+        return table.decide(facts_of_study(job.study, first, self._settings))
 
 
 def _say_reported(job: ReportJob, documents: Iterable[NewDocument]) -> None:

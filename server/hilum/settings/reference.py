@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args, get_origin
@@ -13,6 +12,7 @@ from hilum.settings.fields import Section
 from hilum.settings.root import Settings
 from hilum.settings.sections import NAMED
 from hilum.settings.tables import OneOf, fields_of, item_of, models_of
+from hilum.toml import inline
 
 _TYPE_WORDS: Mapping[object, str] = {
     str: "text",
@@ -89,4 +89,4 @@ def _as_toml(value: object) -> str:
     """A default as it would stand in the file; empty where there is none."""
     if value is None:
         return ""
-    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    return inline(str(value) if isinstance(value, Path) else value)

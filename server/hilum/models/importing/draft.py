@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from hilum.models.formats.toml import quoted
+from hilum.toml import quoted
 
 WEIGHTS = "weights.safetensors"
 

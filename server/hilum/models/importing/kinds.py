@@ -11,12 +11,12 @@ from typing import Final
 import torch
 
 from hilum.errors import ConfigurationError
-from hilum.models.formats.toml import quoted
 from hilum.models.importing import outputs, published
 from hilum.models.importing.draft import ImportedDraft
 from hilum.models.importing.request import ImportRequest, Tensors, recipe_lines, size_of
 from hilum.models.importing.vit_checkpoint import vit
 from hilum.models.networks import checkpoint_names
+from hilum.toml import quoted
 
 __all__ = ["KINDS", "ImportRequest"]
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hilum.errors import ConfigurationError
-from hilum.models.formats.toml import quoted
 from hilum.models.manifest import label_names, terminology
+from hilum.toml import quoted
 
 _NO_NAME: Final = re.compile(r"^(label|class|output)?[ _]?\d+$", re.IGNORECASE)
 

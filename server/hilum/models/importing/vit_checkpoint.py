@@ -6,11 +6,11 @@ import math
 from typing import Final
 
 from hilum.errors import ConfigurationError
-from hilum.models.formats.toml import quoted
 from hilum.models.importing import outputs, vit_files
 from hilum.models.importing.draft import ImportedDraft
 from hilum.models.importing.request import ImportRequest, Tensors, recipe_lines, size_of
 from hilum.models.networks import checkpoint_names, vit_shape
+from hilum.toml import quoted
 
 _GUESSED_ACTIVATION: Final = (
     "EDIT activation below, if the network was not trained with a sigmoid for each output."

@@ -15,7 +15,6 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hilum.errors import ConfigurationError
-from hilum.models.formats.toml import quoted
 from hilum.models.formats.triton_model import onnxruntime_errors, onnxruntime_session, open_engine
 from hilum.models.known_answers.canary import known_image, tolerance
 from hilum.models.manifest.manifest import Manifest
@@ -23,6 +22,7 @@ from hilum.models.onnx import contract, file, nondeterminism, pool_before_conv
 from hilum.models.onnx.cleanup import replace_nodes
 from hilum.models.onnx.input_normalisation import Array, normalised
 from hilum.models.onnx.output_activation import ending
+from hilum.toml import quoted
 from hilum_preprocessing.spec.input_spec import InputSpec
 
 _PREFIX: Final = "hilum_"

@@ -20,7 +20,6 @@ import numpy as np
 from hilum.errors import ConfigurationError
 from hilum.models.build import artefact, build
 from hilum.models.formats import identity
-from hilum.models.formats.toml import toml_text
 from hilum.models.known_answers.acceptance import Judgement, judge
 from hilum.models.known_answers.image_folder import Array, Cases, Images, read_cases, read_folder
 from hilum.models.manifest import manifest
@@ -28,6 +27,7 @@ from hilum.models.manifest.manifest import Manifest
 from hilum.models.onnx.input_normalisation import INPUT
 from hilum.models.quantisation import report as quantisation_report
 from hilum.models.quantisation.network import quantise_network
+from hilum.toml import toml_text
 
 _WEIGHTS: Final = "model_int8.onnx"
 # Of a logit between two CPUs: float32 sums of the last layer over features that may differ by a

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from hilum.models.formats.toml import inline, quoted
 from hilum.models.manifest import label_names, terminology
+from hilum.toml import inline, quoted
 from hilum_preprocessing import RECIPES
 from hilum_preprocessing.spec.input_spec import InputSpec
 

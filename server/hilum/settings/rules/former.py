@@ -6,12 +6,12 @@ setting, so a sender and a route that meet are a rule of their own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hilum.settings.rules.rule import RuleEffect, StudyRule
 from hilum.settings.studies import Route, Sender
+from hilum.toml import inline
 
 DEFAULT: Final = "default"
 _OF_SENDERS: Final = (
@@ -80,21 +80,13 @@ def as_toml(rules: Sequence[StudyRule]) -> str:
 
 def _lines(rule: StudyRule) -> Iterator[str]:
     yield "[[rules]]"
-    yield f"name = {_value(rule.name)}"
+    yield f"name = {inline(rule.name)}"
     if rule.when:
-        yield f"when = {_value(rule.when)}"
+        yield f"when = {inline(rule.when)}"
     then = rule.then.model_dump(mode="json", exclude_defaults=True)
     if then:
-        yield f"then = {_value(then)}"
+        yield f"then = {inline(then)}"
     yield ""
-
-
-def _value(value: object) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{name} = {_value(item)}" for name, item in value.items()) + " }"
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def advice(rules: Sequence[StudyRule]) -> str:

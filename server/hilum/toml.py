@@ -54,13 +54,8 @@ def _array(items: Sequence[Any]) -> str:
 def inline(value: object) -> str:
     """Return any value on one line."""
     if isinstance(value, Mapping):
-        return (
-            "{ "
-            + ", ".join(
-                f"{_key(name)} = {inline(item)}" for name, item in value.items() if item is not None
-            )
-            + " }"
-        )
+        pairs = [f"{_key(key)} = {inline(item)}" for key, item in value.items() if item is not None]
+        return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(inline, value))}]"
     return (
