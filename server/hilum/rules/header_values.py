@@ -43,8 +43,11 @@ class HeaderValues:
             return {}
 
     def texts(self, parts: Sequence[bytes], character_sets: bytes) -> Iterable[str]:
-        """Return texts in these values of Specific Character Set."""
-        return texts_of(parts, character_sets)
+        """Return texts in these values of Specific Character Set; none where it decodes no text."""
+        try:
+            return texts_of(parts, character_sets)
+        except _UNREADABLE:  # pydicom takes any codec of Python by its name, such as "undefined"
+            return ()
 
     def view(self) -> str:
         """Return PA, AP, LATERAL or UNKNOWN."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hilum.rules import StudyFacts, WrongCondition, parse_conditions
+from hilum.services.rules.study_facts import header_of
 from tests.support.rules.studies import BIG_ENDIAN, IMPLICIT, facts, facts_in
 
 
@@ -108,6 +109,17 @@ def test_of_a_header_that_cannot_be_read_no_attribute_is_there() -> None:
 
     assert matches({"Modality": {"absent": True}, "view": "UNKNOWN"}, found)
     assert matches({"age": {"absent": True}}, found)
+
+
+@pytest.mark.parametrize("codec", ["undefined", "punycode"])
+def test_of_a_character_set_that_decodes_no_text_no_text_is_there(codec: str) -> None:
+    """pydicom looks the name up among the codecs of Python."""
+    header = header_of({"StudyDescription": "Thorax é", "Rows": 512})
+    found = StudyFacts(
+        "CR1", "HILUM", header=header.replace(b"ISO_IR 192", codec.encode().ljust(10))
+    )
+
+    assert matches({"StudyDescription": {"absent": True}, "Rows": 512}, found)
 
 
 def test_ae_titles_are_compared_with_their_case() -> None:
