@@ -140,6 +140,24 @@ def test_of_two_listeners_with_one_new_study_the_faster_one_decides(rolling: Rol
     assert {row.priority for row in rolling.rows(reading)} == {Priority.LIVE}
 
 
+def test_of_two_listeners_with_a_study_from_before_the_rules_the_faster_one_decides(
+    rolling: Rolling,
+) -> None:
+    settings = settings_with(URGENT)
+    bare = Settings.model_validate({"models": {"releases": ["chest@1"]}})
+    receive(rolling, bare, image("1.1.1", "1.1", {}))
+    ledger = rolling.ledger
+    late = image("1.1.3", "1.1", {"StudyDescription": "Chest"})
+    slow = arrivals_of([late], settings, ledger.known_studies)
+    receive(rolling, settings, image("1.1.2", "1.1", {"StudyDescription": "Hand"}))
+
+    with pytest.raises(StudyDecided):
+        ledger.record(slow)
+    receive(rolling, settings, late)
+    assert only_study(rolling).rule == "default"
+    assert {row.priority for row in rolling.rows(reading)} == {Priority.LIVE}
+
+
 def test_a_study_that_a_rule_keeps_from_releases_is_answered_as_not_analysed(
     rolling: Rolling,
 ) -> None:

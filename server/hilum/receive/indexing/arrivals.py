@@ -16,7 +16,7 @@ Known = Callable[[Collection[str]], Mapping[str, KnownStudy]]
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """The decision about a study. `is_new`: made just now, because it had no row."""
+    """The decision about a study. `is_new`: made just now, because its row had none."""
 
     decision: RuleDecision | None
     is_new: bool = False
@@ -75,19 +75,20 @@ def _of_study(instance: Instance, known: KnownStudy | None, settings: Settings) 
     A study from before there were rules is decided by its first sender and this header.
     """
     if known is None or known.called_ae_title in settings.campaign_titles:
-        decision = _decide(facts_of(instance), settings)
-        # Without rules no row was asked for: a decision that stands in one is no contradiction.
-        return _Decided(decision, is_new=decision is not None)
-    if known.decision is not None:
+        facts = facts_of(instance)
+    elif known.decision is not None:
         return _Decided(known.decision)
-    facts = StudyFacts(
-        known.calling_ae_title,
-        known.called_ae_title,
-        known.peer_address,
-        header=instance.header,
-        transfer_syntax_uid=instance.transfer_syntax_uid,
-    )
-    return _Decided(_decide(facts, settings))
+    else:
+        facts = StudyFacts(
+            known.calling_ae_title,
+            known.called_ae_title,
+            known.peer_address,
+            header=instance.header,
+            transfer_syntax_uid=instance.transfer_syntax_uid,
+        )
+    decision = _decide(facts, settings)
+    # Without rules no row was asked for: a decision that stands in one is no contradiction.
+    return _Decided(decision, is_new=decision is not None)
 
 
 def _decide(facts: StudyFacts, settings: Settings) -> RuleDecision | None:

@@ -31,7 +31,7 @@ class Arrival:
     died; a row that is there may be newer. `may_correct`: whether its sender may give a known image
     another header; None: only one of its own. `compared`: None where files were not compared.
     `decision`: of the rules about its study; None: there are none. `is_deciding`: it was made for
-    this arrival, whose study had no row. `not_analysed`: why no release reads it; empty: they do.
+    this arrival, whose study had none. `not_analysed`: why no release reads it; empty: they do.
     `campaigns`: the campaign that wants each release; empty: a live image. `takes_over`:
     Called AE Titles of campaigns; an image or a study that came to one becomes this sender's.
     """
