@@ -17,6 +17,7 @@ from hilum.domain import (
     ReadingState,
     Rejection,
     RemovalReason,
+    ServerReason,
     StudyJob,
 )
 from hilum.receive.indexing.describe import describe
@@ -155,6 +156,21 @@ def test_replaced_the_other_bytes_are_read_and_reported_and_the_former_kept(site
     assert job.predecessors["sr"].sop_instance_uid == document.sop_instance_uid
     assert job.result.revision == 2
     assert [row.is_current for row in site.rows(tables.result)] == [False, True]
+
+
+def test_replaced_in_a_study_that_a_rule_keeps_from_releases_no_release_reads_it(
+    site: Site,
+) -> None:
+    site.receive(A, not_analysed="no consent for AI")
+    assert site.receive(A, pixels=OTHER) is RecordOutcome.CONFLICT
+    (before,) = site.rows(tables.reading)
+
+    site.decisions.replace(int(site.rows(tables.conflict)[-1].id))
+
+    (after,) = site.rows(tables.reading)
+    assert before.reason == ServerReason.NOT_ANALYSED_BY_RULE
+    assert (after.state, after.reason, after.detail) == (before.state, before.reason, before.detail)
+    assert site.rows(tables.study)[0].open_readings == 0
 
 
 def test_replaced_twice_is_replaced_once(site: Site) -> None:

@@ -75,6 +75,7 @@ class Site:
         study: str = "1.2.3",
         sender: str = "MODALITY",
         may_correct: bool | None = None,
+        not_analysed: str = "",
         **content: Any,
     ) -> RecordOutcome:
         """An object arrives and gets its row and its place."""
@@ -86,7 +87,13 @@ class Site:
             file = incoming.commit()
         self.archive.place(file)
         arrival = Arrival(
-            describe(file), Priority.LIVE, (self.release.id,), 10.0, 60.0, may_correct=may_correct
+            describe(file),
+            Priority.LIVE,
+            (self.release.id,),
+            10.0,
+            60.0,
+            may_correct=may_correct,
+            not_analysed=not_analysed,
         )
         (outcome,) = self.ledger.record([arrival])
         if outcome.is_conflict:

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, insert, null, select, update
 
-from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState
+from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState, ServerReason
 from hilum.store.archive.archive import place_of_quarantined, quarantine_path
 from hilum.store.queue.reopen import reopen
 from hilum.store.schema import codec
@@ -181,7 +181,8 @@ def _keep_former(connection: Connection, former: Row[Any], now: float, kind: Con
 def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: float) -> None:
     """Open the readings of the image again, because its pixels changed.
 
-    The releases that read the image read it again, unless it was rejected.
+    The releases that read the image read it again, unless it was rejected. A rule keeps it from
+    them whatever its pixels are now.
     """
     emptied = dict.fromkeys(
         ("logits", "member_logits", "cam", "view", "precision", "preprocessing_version", "timings"),
@@ -196,14 +197,12 @@ def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: f
         "detail": None,
         "finished_at": None,
     }
-    values: dict[str, Any] = {
-        "study_instance_uid": study_uid,
-        "lease_token": None,
-        "leased_until": None,
-    }
+    theirs = reading.c.instance_id == former.id
+    moved = {"study_instance_uid": study_uid, "lease_token": None, "leased_until": None}
+    connection.execute(update(reading).where(theirs).values(moved))
     if not former.is_removed:
-        values |= {**emptied, **again}
-    connection.execute(update(reading).where(reading.c.instance_id == former.id).values(values))
+        is_wanted = reading.c.reason.is_distinct_from(ServerReason.NOT_ANALYSED_BY_RULE)
+        connection.execute(update(reading).where(theirs, is_wanted).values(**emptied, **again))
 
 
 def _open_study(connection: Connection, new: Instance, now: float) -> None:
