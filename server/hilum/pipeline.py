@@ -399,13 +399,14 @@ class StageLoop:
     async def _pause(self, destination: str, error: ReceiverGone) -> None:
         """Pause the destination as a person does, until a person resumes it."""
 
-        def write() -> None:
+        def write() -> bool:
             # Made anew at each try: a commit of unknown outcome may have written its row.
             deed = Deed(Verb.PAUSE, SERVER, detail=error.detail)
             deed.about(Thing.DESTINATION, destination)
-            self._ledger.pause(destination, is_paused=True, deed=deed)
+            return self._ledger.pause(destination, is_paused=True, deed=deed, is_repeatable=False)
 
-        await self._in_ledger_thread(self._insist, write)
+        if not await self._in_ledger_thread(self._insist, write):
+            return  # another document has paused it, or the ledger is away, and said so
         log.error(
             "destination_paused",
             destination=destination,

@@ -131,11 +131,11 @@ def _from_xml(body: bytes) -> Item:
     try:
         parser.feed(body)
         root = parser.close()
-    except (ElementTree.ParseError, ValueError, LookupError):
+        if _name(root) != _MODEL:
+            raise StowAnswerError(f"XML without {_MODEL}")
+        return _item_of_xml(root)
+    except (ElementTree.ParseError, ValueError, LookupError, RecursionError):
         raise StowAnswerError("no XML") from None
-    if _name(root) != _MODEL:
-        raise StowAnswerError(f"XML without {_MODEL}")
-    return _item_of_xml(root)
 
 
 def _item_of_xml(parent: ElementTree.Element) -> Item:

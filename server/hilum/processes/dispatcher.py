@@ -40,7 +40,7 @@ from hilum.domain import (
 from hilum.errors import Refused, Retry
 from hilum.observability import telemetry, tracing
 from hilum.one_thread import OneThread
-from hilum.pipeline import STAGES, StageLoop
+from hilum.pipeline import STAGES, Stage, StageLoop
 from hilum.processes.commitment_handler import CommitHandler
 from hilum.processes.comparison_handler import CompareHandler
 from hilum.processes.heartbeat import Heartbeat, begin_life
@@ -61,6 +61,10 @@ from hilum.withheld_reports import Cause, Subject, cause_of
 
 _CLOSE_SECONDS = 10.0  # until a client that does not close is abandoned
 _EPOCH_SECONDS = 1.0
+_TURN_SECONDS = 60.0  # of a lease: a document that comes to its turn later is given back
+_MESSAGES = (
+    4  # of one delivery that may each take the time limit, or as long as an HTTP request has
+)
 log = telemetry.logger("processes")
 
 
@@ -384,15 +388,33 @@ def _has_findings(job: ReportJob) -> bool:
     return job.result.outcome is not Outcome.NOT_ANALYSED
 
 
+def delivery_stage(destination: Destination) -> Stage:
+    """Return the stage of deliveries there: a lease lasts longer than a turn and a delivery."""
+    stage = STAGES["deliver"]
+    message_seconds = getattr(destination, "timeout_seconds", 0.0)  # a folder has none
+    lease_seconds = max(stage.lease_seconds, _TURN_SECONDS + _MESSAGES * message_seconds)
+    return replace(stage, lease_seconds=lease_seconds)
+
+
 class DeliverHandler:
-    """deliver: one destination, one document at a time in a thread of its own."""
+    """deliver: one destination, one document at a time in a thread of its own.
+
+    `clock`: seconds, for the turns of documents that are claimed together.
+    """
 
     def __init__(
-        self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline
+        self,
+        name: str,
+        destination: Destination,
+        pool: ReportPool,
+        settings: Pipeline,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._pool = pool
         self._settings = settings
+        self._clock = clock
+        self._stage = delivery_stage(destination)
         self._clients = DestinationClients(name, destination, settings)
         self._thread = OneThread(f"deliver-{name}")
 
@@ -401,7 +423,7 @@ class DeliverHandler:
         assert isinstance(job, DeliveryJob)
         started = time.perf_counter()
         try:
-            await self._thread.call(partial(self._send, job))
+            await self._thread.call(partial(self._send, job, self._clock()))
         except SopClassRefused as error:
             return await self._step_down(job, error)
         telemetry.DELIVER_SECONDS.labels(self._name).observe(time.perf_counter() - started)
@@ -419,7 +441,7 @@ class DeliverHandler:
     def loop(self, ledger: Ledger, owner: str) -> StageLoop:
         """Return the loop of this destination's deliveries."""
         return StageLoop(
-            STAGES["deliver"],
+            self._stage,
             ledger,
             self._settings,
             owner,
@@ -432,7 +454,14 @@ class DeliverHandler:
         """Return False while the destination is away and no probe is due."""
         return self._clients.has_room()
 
-    def _send(self, job: DeliveryJob) -> None:
+    def _send(self, job: DeliveryJob, claimed_at: float) -> None:
+        """Send it, unless its lease could end meanwhile: another host would send it, too."""
+        if self._clock() - claimed_at > _TURN_SECONDS:
+            raise Retry(
+                "the documents before it took long; it waits for another turn",
+                after_seconds=0.0,
+                is_outage=True,
+            )
         with telemetry.cpu("deliver"):
             self._clients.of(job).deliver(job.document)
 

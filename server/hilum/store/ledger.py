@@ -682,17 +682,28 @@ class Ledger:
         with self._writes.begin() as connection:
             return destination_lease.take(connection, name, owner, now, seconds)
 
-    def pause(self, name: str, *, is_paused: bool, deed: Deed | None = None) -> None:
+    def pause(
+        self,
+        name: str,
+        *,
+        is_paused: bool,
+        deed: Deed | None = None,
+        is_repeatable: bool = True,
+    ) -> bool:
         """Stop or resume deliveries to a destination, also one that was never used.
 
-        Deliveries in progress are finished.
+        Deliveries in progress are finished. Returns whether it was otherwise before; unless
+        `is_repeatable`, nothing is written where it was not.
         """
         with self._writes.begin() as connection:
-            destination_lease.pause(connection, name, is_paused=is_paused)
+            has_changed = destination_lease.pause(connection, name, is_paused=is_paused)
+            if not (has_changed or is_repeatable):
+                return False
             write_down(deed, connection, self._clock())
             self._notifier.notify_in(connection, ("deliver",))
         self._sync()
         self._notifier.notify(("deliver",))
+        return has_changed
 
     def forget_destination(self, name: str, deed: Deed | None = None) -> Forgotten:
         """Give up deliveries to a destination that is no longer in the settings.

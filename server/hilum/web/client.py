@@ -27,6 +27,7 @@ BODY_BYTES: Final = 1 << 20
 """Of an answer that is read whole, if its reader says nothing else."""
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 9.2.1
+_CONNECTED: Final = (".connect_tcp.complete", ".start_tls.complete")  # of httpcore's trace
 _BROKEN: Final = (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError)
 
 
@@ -51,6 +52,7 @@ class HttpClient:
         self._client: httpx.Client | None = None
         self._credentials = credentials_of(peer, self._open_client, clock)
         self._connected: Any = None
+        self._connected_for_token: Any = None
         self._is_kept = False
         self._was_sent = False
 
@@ -88,8 +90,9 @@ class HttpClient:
             problem.was_sent = self._was_sent
             raise problem from error
         except HttpError as error:
-            error.was_sent = self._was_sent
-            raise
+            problem = limit.problem() or error  # its end may be the cause
+            problem.was_sent = self._was_sent
+            raise problem from error.__cause__
         finally:
             if response is not None:
                 response.close()
@@ -97,13 +100,13 @@ class HttpClient:
                 self.close()
 
     def interrupt(self) -> None:
-        """End the connection from another thread, so that its read ends at once."""
-        stream = self._connected
-        connected = None if stream is None else stream.get_extra_info("socket")
-        if isinstance(connected, socket.socket):
-            with contextlib.suppress(OSError):  # it is closed already
-                # Not the method of an SSLSocket: that one changes its state beside the reader.
-                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+        """End the connections from another thread, so that their reads end at once."""
+        for stream in (self._connected, self._connected_for_token):
+            connected = None if stream is None else stream.get_extra_info("socket")
+            if isinstance(connected, socket.socket):
+                with contextlib.suppress(OSError):  # it is closed already
+                    # Not the method of an SSLSocket: that one changes its state beside the reader.
+                    socket.socket.shutdown(connected, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connection; the next request opens another. May be called twice."""
@@ -159,13 +162,22 @@ class HttpClient:
 
     def _note(self, event: str, info: Mapping[str, Any]) -> None:
         """Note how far a request has come; httpx has no other way to it."""
-        if event.endswith((".connect_tcp.complete", ".start_tls.complete")):
+        if event.endswith(_CONNECTED):
             self._connected = info.get("return_value")
             self._is_kept = False
         if event.endswith(".start_tls.started"):
             self._was_sent = False  # the request before was for a proxy, which connects us
         elif event == "http11.send_request_body.complete":
             self._was_sent = True
+
+    def _note_token_request(self, request: httpx.Request) -> None:
+        """Have `interrupt` end a request for a token, too. Others have their own notes."""
+
+        def note(event: str, info: Mapping[str, Any]) -> None:
+            if event.endswith(_CONNECTED):
+                self._connected_for_token = info.get("return_value")
+
+        request.extensions.setdefault("trace", note)
 
     def _open_client(self, url: str) -> httpx.Client:
         """Return a client. A proxy of the environment is used for https:// alone.
@@ -180,6 +192,7 @@ class HttpClient:
             timeout=httpx.Timeout(self._peer.timeout_seconds),
             limits=httpx.Limits(max_connections=1, max_keepalive_connections=1),
             headers={"User-Agent": f"Hilum/{__version__}", "Accept-Encoding": "identity"},
+            event_hooks={"request": [self._note_token_request]},
         )
 
     def _tls(self) -> ssl.SSLContext:

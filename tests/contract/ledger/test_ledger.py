@@ -496,7 +496,8 @@ def test_a_destination_has_one_owner(ledger: Ledger, clock: Clock) -> None:
 
 
 def test_a_destination_can_be_paused_before_it_is_used(ledger: Ledger) -> None:
-    ledger.pause("pacs", is_paused=True)
+    assert ledger.pause("pacs", is_paused=True)
+    assert not ledger.pause("pacs", is_paused=True)
     assert not ledger.acquire_destination("pacs", "one", 30)
     ledger.pause("pacs", is_paused=False)
     assert ledger.acquire_destination("pacs", "one", 30)

@@ -211,7 +211,20 @@ def test_xml_with_entities_is_not_read(coding: str) -> None:
     assert "document type" in error.detail
 
 
-@pytest.mark.parametrize("body", [b"<NativeDicomModel>", b"<html/>", b"", b"\xff"])
+DEEP = b'<DicomAttribute tag="00081199"><Item>' * 5000 + b"</Item></DicomAttribute>" * 5000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<NativeDicomModel>",
+        b"<html/>",
+        b"",
+        b"\xff",
+        b"<NativeDicomModel>%b</NativeDicomModel>" % DEEP,
+    ],
+    ids=["half", "html", "empty", "bytes", "deep"],
+)
 def test_xml_that_is_no_data_set_is_no_statement(body: bytes) -> None:
     told = reply(200, body, {"Content-Type": "application/dicom+xml"})
 
@@ -264,6 +277,7 @@ def test_a_status_that_passes_is_an_outage(status: int) -> None:
         ("soon", None),
         ("-5", None),
         ("", None),
+        ("Mon, 01 Jan 2024 00:00:00 +99999999999999", None),
     ],
 )
 def test_a_pause_is_taken_within_reason(value: str, seconds: float | None) -> None:

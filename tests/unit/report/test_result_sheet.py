@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from pydicom import config
 
 from hilum.domain import Code, Label, Release, ReportJob
 from hilum.report import HeatMapSources
@@ -153,6 +154,17 @@ def test_the_caption_of_a_picture_and_the_name_of_its_margin_do_not_meet() -> No
     assert margin_words.any(), "the margin above is named"
     rows = np.flatnonzero(caption.any(axis=1))
     assert not margin_words[rows.min() :].any()
+
+
+def test_an_accession_number_without_end_is_cut(tmp_path: Path) -> None:
+    """Else its drawing takes minutes, the process is ended each time, and no report goes out."""
+    release = make_release(has_cam=True)
+    (dataset,) = make_study(21, "CR", ("PA",), rows=64, columns=64)
+    with config.disable_value_validation():
+        dataset.AccessionNumber = "A" * 5000
+    job, sources = explained([dataset], release, tmp_path)
+    provenance = dict(said_of(job, release, sources).provenance)
+    assert provenance["Accession number"] == f"{'A' * 600}... The structured report says the rest."
 
 
 def test_the_sheet_says_where_a_picture_is_missing(tmp_path: Path) -> None:

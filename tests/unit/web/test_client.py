@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -78,3 +80,26 @@ def test_a_header_with_a_line_end_is_not_sent(value: str) -> None:
 
     assert server.received == []
     assert not caught.value.was_sent
+
+
+def test_a_token_endpoint_that_hangs_ends_with_the_time_of_the_request(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n", encoding="utf-8")
+    goes_on = threading.Event()
+    begun = Reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", hold=goes_on)
+    with WebServer(lambda _: begun) as tokens, WebServer(lambda _: KEPT) as server:
+        peer = HttpPeer(
+            url=server.url,
+            oauth_url=tokens.url,
+            oauth_client_id="hilum",
+            oauth_secret_file=secret,
+            timeout_seconds=20.0,
+        )
+        request = HttpRequest(server.url, "POST", body=b"document")
+        with closing(HttpClient(peer)) as client, pytest.raises(HttpError) as caught:
+            client.exchange(request, TimeLimit(0.5))
+        goes_on.set()
+
+    assert "not done within its 0.5 s" in caught.value.detail
+    assert not caught.value.was_sent
+    assert (len(tokens.received), server.received) == (1, [])

@@ -18,6 +18,7 @@ from hilum.report.heat_map.display import grey_levels
 from hilum.report.heat_map.layout import heading, resolution
 from hilum.report.heat_map.panel import CAPTIONS, Panel
 from hilum.report.numbers import percent, score_in_words
+from hilum.report.sources import value_text
 from hilum.report.sr.document_header import PRODUCT, local
 from hilum.report.wording import DECISIONS, caveats, doubts_of, not_analysed
 from hilum_preprocessing import InputSpec
@@ -248,5 +249,5 @@ def _provenance(
 
 
 def _text(header: Dataset, keyword: str) -> str:
-    value = header.get(keyword)
-    return "" if value is None else str(value)
+    """Return a value of an image. It can have any length, and a long word takes minutes to wrap."""
+    return _cut(value_text(header.get(keyword)) or "")

@@ -60,13 +60,14 @@ def take(connection: Connection, name: str, owner: str, now: float, seconds: flo
     return True
 
 
-def pause(connection: Connection, name: str, *, is_paused: bool) -> None:
-    """Pause a destination, also one that was never used, or resume it.
+def pause(connection: Connection, name: str, *, is_paused: bool) -> bool:
+    """Pause a destination, also one that was never used, or resume it; False: it was so before.
 
     While it is paused, no dispatcher takes it or goes on with it.
     """
-    _NEW.write(connection, {"wanted": name})
+    row = _LOCKED.first(connection, {"wanted": name}) or _opened(connection, name)
     _OWN.write(connection, {"wanted": name, "is_paused": is_paused})
+    return bool(row.is_paused) is not is_paused
 
 
 def _opened(connection: Connection, name: str) -> PreparedRow:
