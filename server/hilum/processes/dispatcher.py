@@ -62,9 +62,7 @@ from hilum.withheld_reports import Cause, Subject, cause_of
 _CLOSE_SECONDS = 10.0  # until a client that does not close is abandoned
 _EPOCH_SECONDS = 1.0
 _TURN_SECONDS = 60.0  # of a lease: a document that comes to its turn later is given back
-_MESSAGES = (
-    4  # of one delivery that may each take the time limit, or as long as an HTTP request has
-)
+_MESSAGES = 4  # of one delivery, that may each take the time limit
 log = telemetry.logger("processes")
 
 

@@ -181,8 +181,8 @@ def _keep_former(connection: Connection, former: Row[Any], now: float, kind: Con
 def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: float) -> None:
     """Open the readings of the image again, because its pixels changed.
 
-    The releases that read the image read it again, unless it was rejected. A rule keeps it from
-    them whatever its pixels are now.
+    The releases that read the image read it again, unless it was rejected. Where a rule keeps it
+    from them, none reads the other pixels either.
     """
     emptied = dict.fromkeys(
         ("logits", "member_logits", "cam", "view", "precision", "preprocessing_version", "timings"),
