@@ -28,6 +28,7 @@ from hilum_preprocessing.spec.operations import Resize
 # ones leave the caches.
 _BLOCK_SAMPLES = 1 << 19
 _LEAST_ROWS = 8
+_AS_IS = (1.0, 0.0)  # the slope and offset of levels that need no step
 
 Ends = tuple[int, int]
 
@@ -48,10 +49,18 @@ class Pixels:
     device: torch.device
     fill: Callable[[Tensor, slice], object]
     extremes: Callable[[Ends | None], tuple[float, float]]
-    line: tuple[float, float] = (1.0, 0.0)
+    line: tuple[float, float] = _AS_IS
     is_uint8: bool = False
     grids: tuple[Grid, Grid] = (FULL, FULL)
     samples: SampleBuffer | None = None
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Rows and columns of samples that there are: those of `size` that lie on the grids."""
+        rows, columns = (
+            grid.count(length) for grid, length in zip(self.grids, self.size, strict=True)
+        )
+        return rows, columns
 
 
 def pixels_of(image: Tensor) -> Pixels:
@@ -83,10 +92,17 @@ def _is_plain(image: Tensor) -> bool:
 
 def whole(pixels: Pixels) -> Tensor:
     """(rows, columns) of all levels: uint8 where they are whole grey levels, else float32."""
-    image = torch.empty(pixels.size, dtype=torch.float32, device=pixels.device)
-    pixels.fill(image, slice(0, pixels.size[0]))
+    image = _levels_of(pixels)
+    return image.to(torch.uint8) if pixels.is_uint8 else image
+
+
+def _levels_of(pixels: Pixels) -> Tensor:
+    """Float32 of all samples that there are."""
+    rows, columns = pixels.counts
+    image = torch.empty((rows, columns), dtype=torch.float32, device=pixels.device)
+    pixels.fill(image, slice(0, rows))
     slope, offset = pixels.line
-    return image.to(torch.uint8) if pixels.is_uint8 else image.mul_(slope).add_(offset)
+    return image.mul_(slope).add_(offset) if pixels.line != _AS_IS else image
 
 
 def resize(pixels: Pixels, op: Resize, arithmetic: Arithmetic = "float") -> Tensor:
@@ -108,13 +124,25 @@ def _resize_float(pixels: Pixels, op: Resize, arithmetic: Arithmetic) -> Tensor:
     if arithmetic == "float" and (made := _by_c(pixels, op, rows, columns)) is not None:
         return made
     image = _on_line(_products(pixels, rows, columns, arithmetic), pixels.line)
-    return image.clamp(*pixels.extremes(None)) if op.clip_to_input else image.contiguous()
+    return _clipped(image, pixels) if op.clip_to_input else image.contiguous()
+
+
+def _clipped(image: Tensor, pixels: Pixels) -> Tensor:
+    """Return the levels within those of the picture.
+
+    A GPU looks for the ends itself: the host would read all of the picture, and take longer than
+    its upload does.
+    """
+    if pixels.device.type == "cpu":
+        return image.clamp(*pixels.extremes(None))
+    smallest, largest = torch.aminmax(_levels_of(pixels))
+    return image.clamp(smallest, largest)
 
 
 def _on_line(sums: _Sums, line: tuple[float, float]) -> Tensor:
     """As if slope and offset had come before the resize: an offset counts as a row's sum does."""
     slope, offset = line
-    if line == (1.0, 0.0):
+    if line == _AS_IS:
         return sums.image
     return torch.addr(sums.image, sums.down, sums.across, beta=slope, alpha=offset)
 
@@ -174,9 +202,7 @@ def _narrow(pixels: Pixels, across: Bands, down: Bands) -> Tensor:
 
     There are zeros around the rows, as the second pass needs them.
     """
-    length, columns = (
-        grid.count(size) for grid, size in zip(pixels.grids, pixels.size, strict=True)
-    )
+    length, columns = pixels.counts
     narrow, lying = _margined("narrow", across.outputs, length, down, pixels.device)
     rows = _rows_at_once(length, columns, pixels.device)
     block, samples = _margined("block", rows, columns, across, pixels.device)

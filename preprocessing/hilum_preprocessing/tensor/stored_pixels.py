@@ -73,13 +73,20 @@ def pixels_of_stored(
         samples_of(array, table, line, is_uint8=is_uint8) if words.device.type == "cpu" else None
     )
     if line is None:
-        lookup = torch.from_numpy(table.lookup(array.dtype, np.float32))
-        return make(fill=partial(_look_up, words, lookup.to(words.device)), samples=samples)
+        lookup = _sent(torch.from_numpy(table.lookup(array.dtype, np.float32)), words.device)
+        return make(fill=partial(_look_up, words, lookup), samples=samples)
     if arithmetic == "float" and not is_uint8:
         return make(
             fill=partial(_clamped, words, line), line=(line.slope, line.offset), samples=samples
         )
     return make(fill=partial(_on_line, words, line), samples=samples)
+
+
+def _sent(table: Tensor, device: torch.device) -> Tensor:
+    """Return the table on its device. From page-locked memory the host does not wait for a GPU."""
+    if device.type == "cpu":
+        return table
+    return table.pin_memory().to(device, non_blocking=True)
 
 
 def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:
