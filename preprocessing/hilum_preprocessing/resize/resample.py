@@ -56,7 +56,7 @@ class Pixels:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Rows and columns of samples that there are: those of `size` that lie on the grids."""
+        """Rows and columns of the samples: the pixels of `size` that are on the grids."""
         rows, columns = (
             grid.count(length) for grid, length in zip(self.grids, self.size, strict=True)
         )
