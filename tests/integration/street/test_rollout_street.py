@@ -251,7 +251,9 @@ def _delivered(found: Mapping[str, dict[str, Any]], kind: str) -> list[tuple[str
     for uid, item in found.items():
         for result in item["results"]:
             papers = [paper for paper in result["documents"] if paper["kind"] == kind]
-            ways = {(way["state"], way["reason"]) for paper in papers for way in paper["deliveries"]}
+            ways = {
+                (way["state"], way["reason"]) for paper in papers for way in paper["deliveries"]
+            }
             if ways == {("delivered", None)}:
                 delivered.append((uid, result["release"], result["revision"]))
             else:
