@@ -1,4 +1,4 @@
-"""A FHIR R4 server in memory: transactions with conditional create, searches by identity.
+"""A FHIR R4 server: transactions with conditional create, searches by identity.
 
 It is of this project, so it proves that both ends agree, and not that another server does. It reads
 the standard strictly where a client could be wrong: references must lead to an entry of the same
@@ -7,12 +7,19 @@ Bundle, and a failure of one entry undoes all (R4 3.1.0.11.2).
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
+
+from testing.http_server import HttpServer
+from testing.peers import Program
+from testing.serving import free_ports
 
 FHIR_JSON: Final = "application/fhir+json"
 _KINDS: Final = frozenset(
@@ -35,12 +42,23 @@ Identity = tuple[str, str, str]
 
 
 class FhirStore:
-    """The resources of a server, by type and id. `refuses`: types that it takes no resource of."""
+    """The resources of a server, by type and id. `refuses`: types that it takes no resource of.
 
-    def __init__(self, refuses: frozenset[str] = frozenset()) -> None:
+    `file`: where they are kept, a transaction a line.
+    """
+
+    def __init__(self, refuses: frozenset[str] = frozenset(), file: Path | None = None) -> None:
         self.resources: dict[str, Json] = {}
         self._refuses = refuses
         self._index: dict[Identity, list[str]] = {}
+        for resources in _transactions(file):
+            for name, resource in resources.items():
+                self.put(name, resource)
+        self._file = file
+
+    def reports(self) -> list[str]:
+        """Return the identities of the reports."""
+        return [str(item["identifier"][0]["value"]) for item in self.of("DiagnosticReport")]
 
     def of(self, kind: str) -> list[Json]:
         """Return the resources of a type."""
@@ -66,6 +84,9 @@ class FhirStore:
             name: json.loads(json.dumps(item), object_hook=lambda found: _resolved(found, urls))
             for name, item in new.items()
         }
+        if self._file is not None and resolved:
+            with self._file.open("ab") as kept:
+                kept.write(b"\n" + json.dumps(resolved).encode() + b"\n")
         for name, item in resolved.items():
             self.put(name, item)
         answers = [_created(name, is_new=name in new) for name in urls.values()]
@@ -90,6 +111,15 @@ class FhirStore:
         if not found:
             new[name] = resource
         return name
+
+
+def _transactions(file: Path | None) -> Iterator[dict[str, Json]]:
+    """Yield the resources of each kept transaction, by name."""
+    if file is None or not file.exists():
+        return
+    for line in file.read_bytes().splitlines():
+        with contextlib.suppress(json.JSONDecodeError):  # half a line of a killed process
+            yield json.loads(line or b"{}")
 
 
 def _identities(resource: Json) -> Iterator[Identity]:
@@ -124,64 +154,95 @@ class FhirServer:
     @property
     def url(self) -> str:
         """The base of the service."""
-        return f"http://127.0.0.1:{self._server.server_port}/fhir"
+        return base_of(self._server.port)
 
     def held(self) -> list[str]:
         """Return the identities of the reports that it holds."""
-        return [str(item["identifier"][0]["value"]) for item in self.store.of("DiagnosticReport")]
+        return self.store.reports()
 
     def __enter__(self) -> Self:
         """Start it."""
-        store = self.store
-
-        class Handler(BaseHTTPRequestHandler):
-            """One connection."""
-
-            protocol_version = "HTTP/1.1"
-            wbufsize = 1 << 16  # head and body in one packet
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                if self.path != "/fhir" or self.headers["content-type"] != FHIR_JSON:
-                    self._answer(404, _outcome("not-found"))
-                    return
-                try:
-                    self._answer(200, store.transact(json.loads(body)))
-                except RefusedEntry as error:
-                    self._answer(error.status, _outcome(error.code))
-
-            def do_GET(self) -> None:
-                if self.path == "/fhir/metadata":
-                    self._answer(200, CAPABILITY)
-                else:
-                    self._answer(404, _outcome("not-found"))
-
-            def _answer(self, status: int, resource: Json) -> None:
-                body = json.dumps(resource).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", f"{FHIR_JSON};charset=UTF-8")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-                self.wfile.flush()
-
-            def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - its name
-                """Print nothing."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), daemon=True
-        )
-        self._thread.start()
+        self._server = HttpServer(handler_of(self.store))
         return self
 
     def __exit__(self, *_exc: object) -> None:
         """Stop it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
+
+
+class FhirProgram(Program):
+    """The same server as a process, which keeps its resources in a file."""
+
+    _port = 0
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        return self._port
+
+    def held(self) -> list[str]:
+        """Return the identities of the reports that it holds."""
+        return FhirStore(file=self._file).reports()
+
+    def __enter__(self) -> Self:
+        """Start it on a free port."""
+        (self._port,) = free_ports(1)
+        words = ["-m", "testing.fhir_server", str(self._port), str(self._file)]
+        self._start([sys.executable, *words], self._port)
+        return self
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "resources.jsonl"
+
+
+def base_of(port: int) -> str:
+    """The base of the service at a port."""
+    return f"http://127.0.0.1:{port}/fhir"
+
+
+def handler_of(store: FhirStore) -> type[BaseHTTPRequestHandler]:
+    """The handler of connections to a store."""
+    lock = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        """One connection."""
+
+        protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # head and body in one packet
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if self.path != "/fhir" or self.headers["content-type"] != FHIR_JSON:
+                self._answer(404, _outcome("not-found"))
+                return
+            try:
+                with lock:
+                    answer = store.transact(json.loads(body))
+            except RefusedEntry as error:
+                self._answer(error.status, _outcome(error.code))
+            else:
+                self._answer(200, answer)
+
+        def do_GET(self) -> None:
+            if self.path == "/fhir/metadata":
+                self._answer(200, CAPABILITY)
+            else:
+                self._answer(404, _outcome("not-found"))
+
+        def _answer(self, status: int, resource: Json) -> None:
+            body = json.dumps(resource).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", f"{FHIR_JSON};charset=UTF-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+            self.wfile.flush()
+
+        def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - its name
+            """Print nothing."""
+
+    return Handler
 
 
 def _outcome(code: str) -> Json:
@@ -201,3 +262,9 @@ def resources_of(bundle: Json) -> Iterator[Json]:
     """Yield the resources of a Bundle."""
     for entry in bundle["entry"]:
         yield entry["resource"]
+
+
+if __name__ == "__main__":
+    ThreadingHTTPServer(
+        ("127.0.0.1", int(sys.argv[1])), handler_of(FhirStore(file=Path(sys.argv[2])))
+    ).serve_forever()

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import socket
 import ssl
-import subprocess
 import sys
-import time
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import hl7
 from hl7.mllp import HL7StreamReader, HL7StreamWriter, start_hl7_server
 
-from testing.serving import REPOSITORY, Section, free_ports
+from testing.peers import Program
+from testing.serving import Section, free_ports
 
-_START_SECONDS = 30.0
 
-
-class Hl7Receiver:
+class Hl7Receiver(Program):
     """The receiver, started and stopped as a context.
 
     `answer`: MSA-1 of every acknowledgement. `identity`: files of certificate and key, for TLS.
@@ -42,15 +37,13 @@ class Hl7Receiver:
         identity: tuple[Path, Path] | None = None,
         ca_file: Path | None = None,
     ) -> None:
-        self.folder = folder.resolve()
-        self.folder.mkdir(parents=True)
+        super().__init__(folder)
         (self.port,) = free_ports(1)
         self._options = ["--answer", answer, "--encoding", encoding]
         if identity is not None:
             self._options += ["--identity", *map(str, identity)]
         if ca_file is not None:
             self._options += ["--ca-file", str(ca_file)]
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def settings(self) -> Section:
@@ -68,32 +61,8 @@ class Hl7Receiver:
     def __enter__(self) -> Self:
         """Start it."""
         command = [sys.executable, "-m", "testing.hl7_receiver", str(self.port), str(self.folder)]
-        self._process = subprocess.Popen([*command, *self._options], cwd=REPOSITORY)
-        deadline = time.monotonic() + _START_SECONDS
-        while not _listens(self.port):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError("python-hl7's server does not listen")
-            time.sleep(0.05)
+        self._start([*command, *self._options], self.port)
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Stop it."""
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
-
-
-def _listens(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 async def _serve(options: argparse.Namespace) -> None:

@@ -13,6 +13,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -20,9 +21,10 @@ from typing import Any, Final, Protocol, Self
 import httpx
 import pydicom
 
-from testing.serving import Section, free_ports
+from testing.serving import REPOSITORY, Section, free_ports
 
 DICOMWEB_PLUGIN: Final = Path("/usr/share/orthanc/plugins/libOrthancDicomWeb.so")
+_START_SECONDS: Final = 30.0
 
 
 class Peer(Protocol):
@@ -65,21 +67,37 @@ class Program:
     """A program that listens on a port."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()  # it works in another folder
         self.folder.mkdir(parents=True)
         self._process: subprocess.Popen[bytes] | None = None
+        self._command: tuple[str, ...] = ()
+        self._ports: tuple[int, ...] = ()
 
-    def _start(self, command: list[str], *ports: int) -> None:
-        with (self.folder / "log.txt").open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        for _ in range(150):
-            if all(map(_listens, ports)):
-                return
-            time.sleep(0.1)
-        raise RuntimeError(
-            f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see"
-            f" {self.folder / 'log.txt'}"
-        )
+    def kill(self) -> None:
+        """End it with SIGKILL, in the middle of its work."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def start_again(self) -> None:
+        """Start it as before, on the same ports, with the files that it left."""
+        self._start(self._command, *self._ports)
+
+    def _start(self, command: Sequence[str], *ports: int) -> None:
+        """Return when it listens. Raises RuntimeError where it ends, or does not listen."""
+        self._command = tuple(command)
+        self._ports = ports
+        with (self.folder / "log.txt").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=REPOSITORY)
+        deadline = time.monotonic() + _START_SECONDS
+        while not all(map(_listens, ports)):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(
+                    f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see"
+                    f" {self.folder / 'log.txt'}"
+                )
+            time.sleep(0.05)
 
     def __exit__(
         self,

@@ -7,9 +7,11 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+from testing.http_server import HttpServer
 
 BOUNDARY = "b0undary"
 RELATED = f'multipart/related; type="application/dicom"; boundary="{BOUNDARY}"'
@@ -103,7 +105,7 @@ class WebServer:
     def url(self) -> str:
         """Its root."""
         scheme = "http" if self.tls is None else "https"
-        return f"{scheme}://127.0.0.1:{self._server.server_port}"
+        return f"{scheme}://127.0.0.1:{self._server.port}"
 
     def paths(self) -> list[str]:
         """The paths of all requests, in order."""
@@ -142,23 +144,11 @@ class WebServer:
             def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - its name
                 """Print nothing."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if self.tls is not None:
-            self._server.socket = self.tls.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), daemon=True
-        )
-        self._thread.start()
+        self._server = HttpServer(Handler, self.tls)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.stop()
 
 
 def element(vr: str, *values: Any) -> dict[str, Any]:
