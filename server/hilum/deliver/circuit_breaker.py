@@ -22,6 +22,8 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 # as many as are claimed together: if so many in a row get this response, the document is not the
 # cause
 _BUSY_DOCUMENTS: Final = 8
+# in an outage: one may be busy because of itself, and the next one shows it
+_BUSY_PROBES: Final = 2
 
 
 class CircuitBreaker:
@@ -63,9 +65,10 @@ class CircuitBreaker:
         try:
             self._client.deliver(document)
         except ReceiverBusy as error:
-            if not self._is_busy_for_all(document):
+            judged = self._after_busy(error, document)
+            if judged is error:
                 raise
-            raise self._open(error) from error
+            raise judged from error
         except Retry as error:
             if error.is_outage:
                 raise self._open(error) from error
@@ -84,13 +87,20 @@ class CircuitBreaker:
         """Close as `DestinationClient.close`."""
         self._client.close()
 
-    def _is_busy_for_all(self, document: Document) -> bool:
-        """Return whether enough different documents got the busy response.
+    def _after_busy(self, error: ReceiverBusy, document: Document) -> Retry:
+        """Return the error for a document that got the busy response, or none.
 
-        One document that always gets it must not hold back the others.
+        It is an outage when enough different documents got it one after the other. One document
+        that always gets it must not hold back the others. Within an outage its first try does not
+        count: the receiver is more likely the cause, and a night of it must not wear out a queue.
         """
+        is_first = document.id not in self._busy
         self._busy.add(document.id)
-        return len(self._busy) >= _BUSY_DOCUMENTS
+        if len(self._busy) >= (_BUSY_PROBES if self.is_away else _BUSY_DOCUMENTS):
+            return self._open(error)
+        if self.is_away and is_first:
+            return Retry(error.detail, after_seconds=self._pause(error), is_outage=True)
+        return error
 
     def _seconds_left(self) -> float:
         return self._open_until - time.monotonic()
@@ -106,13 +116,17 @@ class CircuitBreaker:
             )
         self._probes += 1
         self._busy.clear()
-        pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._probes, self._settings))
-        pause = max(pause, error.after_seconds or 0.0)  # it asks for that long (Retry-After)
+        pause = self._pause(error)
         self._detail = error.detail
         self._open_until = time.monotonic() + pause
         if isinstance(error, ReceiverGone):
             return ReceiverGone(error.detail, pause)
         return Retry(error.detail, after_seconds=pause, is_outage=True)
+
+    def _pause(self, error: Retry) -> float:
+        """Return the seconds until the next try; at least those it asks for (Retry-After)."""
+        pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._probes, self._settings))
+        return max(pause, error.after_seconds or 0.0)
 
     def _has_answered(self) -> None:
         if self._probes:

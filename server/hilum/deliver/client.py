@@ -9,17 +9,19 @@ from hilum.domain import Document, SrClass
 from hilum.errors import Refused, Retry
 
 
-class UnknownOutcome(Retry):
-    """The document was sent, and no response came: the receiver may have it.
-
-    The next attempt sends the same bytes, which the receiver can recognise.
-    """
-
-
 class ReceiverBusy(Retry):
     """The receiver is reachable and cannot store the document now.
 
-    Its disk may be full, or the cause is the document itself.
+    Its disk may be full, or the cause is the document itself. If many documents in a row end so,
+    no document is the cause.
+    """
+
+
+class UnknownOutcome(ReceiverBusy):
+    """The document was sent, and no response came: the receiver may have it.
+
+    The next attempt sends the same bytes, which the receiver can recognise. The receiver may hang,
+    or a load balancer has nothing behind it.
     """
 
 
@@ -70,7 +72,7 @@ class DestinationClient(Protocol):
         """Return when the destination has the document.
 
         Idempotent: the same document again is the same bytes under the same UID. Raises Retry
-        (later; `is_outage` when the document is not the cause), UnknownOutcome and ReceiverBusy
+        (later; `is_outage` when the document is not the cause), ReceiverBusy or UnknownOutcome
         (both a Retry), SopClassRefused, or another Refused (never again by itself; `detail`
         contains the remedy).
         """

@@ -49,14 +49,6 @@ _CONTROL_ID: Final = 10
 _CHARACTER_SET: Final = 18
 
 
-class NotAcknowledged(UnknownOutcome, ReceiverBusy):
-    """The message was sent and not acknowledged.
-
-    If many messages in a row end so, no message is the cause: the receiver hangs, or a load
-    balancer has nothing behind it. See `ReceiverBusy`.
-    """
-
-
 class Hl7Client:
     """The client of a receiver: one message at a time, each with its acknowledgement.
 
@@ -223,8 +215,8 @@ class Hl7Client:
             return "; does it want our certificate? Then give certificate_file and key_file"
         return ""
 
-    def _unknown(self, lost: ConnectionLost, hint: str = "") -> NotAcknowledged:
-        return NotAcknowledged(
+    def _unknown(self, lost: ConnectionLost, hint: str = "") -> UnknownOutcome:
+        return UnknownOutcome(
             f"{self._destination.address} did not acknowledge the message ({lost}{hint}); the same"
             " message is sent again, under the same MSH-10"
         )

@@ -1,0 +1,1 @@
+"""What each kind of destination does under trouble."""
