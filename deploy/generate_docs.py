@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -203,13 +204,22 @@ def commands_list() -> Iterator[str]:
             item for item in command.params if isinstance(item, TyperOption) and not item.hidden
         ]
         usage = " ".join([path, *map(_metavar, arguments), *(["[OPTIONS]"] if options else [])])
-        yield f"\n### `{path}`\n\n{(command.help or '').strip()}\n\n```\n{usage}\n```"
+        yield f"\n### `{path}`\n\n{_wrapped(command.help or '')}\n\n```\n{usage}\n```"
         if options:
             yield "\n| option | meaning |\n|---|---|"
             yield from (
                 _row(", ".join(f"`{name}`" for name in item.opts), item.help or "")
                 for item in options
             )
+
+
+def _wrapped(text: str) -> str:
+    """Each paragraph in lines of at most 100 columns."""
+    paragraphs = text.strip().split("\n\n")
+    return "\n\n".join(
+        textwrap.fill(item, 100, break_long_words=False, break_on_hyphens=False)
+        for item in paragraphs
+    )
 
 
 def identification_table() -> Iterator[str]:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 class _Commands(TyperGroup):
     """All commands. An option of an earlier version is answered with its new name."""
 
+    def __init__(self, **given: Any) -> None:  # noqa: ANN401 - typer's
+        super().__init__(**given)
+        _join_lines(self)
+
     def parse_args(
         self,
         ctx: Any,  # noqa: ANN401 - the type is private to typer
@@ -42,6 +46,17 @@ class _Commands(TyperGroup):
         if problems := [said for word in args if (said := advice_for_option(word))]:
             raise ended(2, *problems)
         return super().parse_args(ctx, args)
+
+
+def _join_lines(command: Any) -> None:  # noqa: ANN401 - the type is private to typer
+    """Make each paragraph of the help one line, for this command and those below it.
+
+    Typer keeps line ends of the second paragraph and later ones, which a terminal breaks again.
+    """
+    paragraphs = (command.help or "").split("\n\n")
+    command.help = "\n\n".join(" ".join(item.split()) for item in paragraphs)
+    for item in getattr(command, "commands", {}).values():
+        _join_lines(item)
 
 
 app = typer.Typer(

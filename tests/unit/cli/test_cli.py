@@ -278,3 +278,16 @@ def test_an_option_of_an_earlier_version_is_answered_with_the_new_one(tmp_path: 
             2,
             "hilum: `--lane` is now called `--priority`: rename it\n",
         )
+
+
+def test_no_paragraph_of_a_help_ends_its_lines_itself() -> None:
+    """A terminal ends them, by its width."""
+
+    def helps(command: Command) -> Iterator[str]:
+        yield command.help or ""
+        for item in getattr(command, "commands", {}).values():
+            yield from helps(item)
+
+    found = list(helps(get_command(app)))
+    assert len(found) > 50
+    assert [text for text in found if "\n" in text.replace("\n\n", "")] == []
