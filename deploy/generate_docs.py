@@ -23,6 +23,7 @@ from pydicom import uid
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from deploy.tables.capacity import capacity_tables
+from deploy.tables.destinations import destinations_tables
 from deploy.tables.export import export_tables
 from deploy.tables.http_statuses import http_statuses_table
 from deploy.tables.inference import inference_tables
@@ -380,6 +381,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "peer": ("figures/peer.md", lambda: peer_table(_row)),
     "proof": ("figures/proof.md", lambda: proof_table(_row)),
     "fleet": ("figures/proof.md", lambda: fleet_table(_row)),
+    "destinations": ("figures/destinations.md", lambda: destinations_tables(_row)),
     "states": ("reference/states.md", states_list),
     "rollouts": ("reference/states.md", rollout_states),
     "reasons": ("reference/states.md", reasons_table),

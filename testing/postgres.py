@@ -40,6 +40,15 @@ def programs() -> Path:
     return found[-1]
 
 
+def is_installed() -> bool:
+    """Whether its programs are there."""
+    try:
+        programs()
+    except PostgresMissing:
+        return False
+    return True
+
+
 @contextmanager
 def postgres_cluster(folder: Path, options: Mapping[str, str]) -> Iterator[str]:
     """URL (postgresql+psycopg) of an empty database on a server that stops at the end.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import textwrap
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 _RESULT: Final = Path(__file__).resolve().parents[2] / "load_tests/results/proof.json"
-_NONE: Final = "–"
+_NONE: Final = "-"
+_COLUMNS: Final = 80
 Cell = Mapping[str, Any]
 
 
@@ -32,12 +35,20 @@ def destinations_tables(row: Callable[..., str], result: Path = _RESULT) -> Iter
     yield from _by_kind(row, troubles, kinds, lambda cell: str(cell["repeated"]))
     yield "\nSeconds from the end of the trouble until the queue was empty again:"
     yield from _by_kind(row, troubles, kinds, lambda cell: f"{cell['seconds']:.1f}")
-    yield "\nDead letters, until a person requeued them, and what the ledger said of each:"
-    yield "\n| kind | dead | reason | what to do |\n|---|--:|---|---|"
+    yield "\nDead letters, until a person requeued them, and what the ledger said of each:\n"
+    yield from _dead_letters(troubles)
+
+
+def _dead_letters(troubles: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each reason and its advice, with the kinds that had it."""
+    kinds: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for item in troubles.values():
         for kind, cell in item["kinds"].items():
             for reason, advice in cell["dead"].items():
-                yield row(kind, str(cell["dead_documents"]), f"`{reason}`", _after_address(advice))
+                kinds[reason, _after_address(advice)].append(f"`{kind}`")
+    for (reason, advice), found in kinds.items():
+        text = f"* {', '.join(found)}: `{reason}`, {advice}."
+        yield from textwrap.wrap(text, _COLUMNS, subsequent_indent="  ")
 
 
 def _by_kind(

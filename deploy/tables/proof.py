@@ -14,6 +14,8 @@ _TOLD: Final = (
     ("associations_compared", "compared with pynetdicom"),
     ("objects_acknowledged", "objects acknowledged"),
     ("times_full", "times full"),
+    ("documents", "documents"),
+    ("documents_repeated", "sent again"),
     ("studies", "studies"),
     ("images_acknowledged", "images acknowledged"),
     ("packages", "packages in the image"),

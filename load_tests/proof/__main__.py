@@ -15,6 +15,7 @@ from pathlib import Path
 
 from load_tests.proof import results
 from load_tests.proof.container.run import air_gap, image
+from load_tests.proof.destinations.run import destinations
 from load_tests.proof.fleet import fleet, fleet_delivery, two_hosts
 from load_tests.proof.fuzz.run import fuzz
 from load_tests.proof.listeners.disk import listener_disk
@@ -47,6 +48,7 @@ PARTS: Mapping[str, Part] = {
 # Without a street, of Hilum only listeners; or with one on a file system of its own.
 ALONE: Mapping[str, Callable[[Plan], Outcome]] = {
     "air_gap": air_gap,
+    "destinations": destinations,
     "fleet": fleet,
     "fleet_delivery": fleet_delivery,
     "fuzz": fuzz,

@@ -70,3 +70,15 @@ def _takes(file: BinaryIO, data: bytes) -> bool:
 def free(folder: Path) -> None:
     """Give the room back."""
     (folder / _BALLOON).unlink()
+
+
+@contextlib.contextmanager
+def filled(folder: Path) -> Iterator[None]:
+    """Leave no byte inside the block."""
+    with (folder / _BALLOON).open("wb", buffering=0) as file:
+        while _takes(file, _PAGE):
+            pass
+    try:
+        yield
+    finally:
+        free(folder)
