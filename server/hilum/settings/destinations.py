@@ -211,17 +211,8 @@ class SenderDestination(CStoreDestination):
         return DicomDestination.model_construct(**{**given, **place})
 
 
-class StowDestination(HttpPeer, ObjectDestination):
-    """STOW-RS to one server."""
-
-    kind: Literal["stow"] = "stow"
-    url: str = Field(
-        pattern=r"^https?://[^\s@?#]+$",
-        description=(
-            "root of a DICOMweb service, such as https://pacs.example.org/dicom-web; the address"
-            " of a webhook's receiver, which is shown without its path."
-        ),
-    )
+class HttpDestination(HttpPeer):
+    """The part that destinations by HTTP have."""
 
     @property
     def address(self) -> str:
@@ -232,6 +223,19 @@ class StowDestination(HttpPeer, ObjectDestination):
     def tls_client(self) -> HttpPeer:
         """Its own."""
         return self
+
+
+class StowDestination(HttpDestination, ObjectDestination):
+    """STOW-RS to one server."""
+
+    kind: Literal["stow"] = "stow"
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description=(
+            "root of a DICOMweb service, such as https://pacs.example.org/dicom-web; the address"
+            " of a webhook's receiver, which is shown without its path."
+        ),
+    )
 
 
 class Hl7Destination(TlsClient, Hl7MessageSettings, Destination):
@@ -271,7 +275,7 @@ class Hl7Destination(TlsClient, Hl7MessageSettings, Destination):
         return kind.key == HL7.key
 
 
-class WebhookDestination(HttpPeer, Destination):
+class WebhookDestination(HttpDestination, Destination):
     """Signed webhooks to one program."""
 
     carried: ClassVar[str] = "JSON document"
@@ -293,18 +297,13 @@ class WebhookDestination(HttpPeer, Destination):
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
-    @property
-    def tls_client(self) -> HttpPeer:
-        """Its own."""
-        return self
-
     @classmethod
     def can_carry(cls, kind: DocumentKind) -> bool:
         """JSON alone."""
         return kind.media_type == JSON.media_type
 
 
-class FhirDestination(HttpPeer, Destination):
+class FhirDestination(HttpDestination, Destination):
     """Transactions of FHIR R4 to one server."""
 
     carried: ClassVar[str] = "FHIR Bundle"
@@ -315,16 +314,6 @@ class FhirDestination(HttpPeer, Destination):
         pattern=r"^https?://[^\s@?#]+$",
         description="base of the service, such as https://ris.example.org/fhir.",
     )
-
-    @property
-    def address(self) -> str:
-        """The URL."""
-        return self.url
-
-    @property
-    def tls_client(self) -> HttpPeer:
-        """Its own."""
-        return self
 
     @classmethod
     def can_carry(cls, kind: DocumentKind) -> bool:
