@@ -199,6 +199,17 @@ def die_at(retained: RowRetention, transaction: int) -> None:
     event.listen(retained._engine, "begin", begins)
 
 
+def die_in_a_batch(
+    forgetting: Forgetting, retained: RowRetention, clock: Clock, transaction: int
+) -> float:
+    """Begin a batch years later that ends at this transaction; the bound of retention."""
+    before = years_later(clock)
+    die_at(retained, transaction)
+    with pytest.raises(SystemExit):
+        forgetting.next_batch(before, StudyWalk())
+    return before
+
+
 def test_the_next_turn_goes_on_where_an_export_could_not_be_written(
     street: Street,
     clock: Clock,
@@ -228,10 +239,7 @@ def test_an_export_without_a_deletion_after_it_is_written_again(
     settings: Settings,
 ) -> None:
     end(OLD)
-    before = years_later(clock)
-    die_at(retained, 1)
-    with pytest.raises(SystemExit):
-        forgetting.next_batch(before, StudyWalk())
+    before = die_in_a_batch(forgetting, retained, clock, 1)
     assert not empty(street)
     files = sorted(settings.row_exports_dir.iterdir())
     for file in files:
@@ -275,10 +283,7 @@ def test_a_batch_that_ends_between_two_transactions_is_in_the_audit_and_in_its_e
 ) -> None:
     for number in range(30):
         end(f"1.2.{number}")
-    before = years_later(clock)
-    die_at(retained, 3)  # the first writes that it begins
-    with pytest.raises(SystemExit):
-        forgetting.next_batch(before, StudyWalk())
+    before = die_in_a_batch(forgetting, retained, clock, 3)  # the first writes that it begins
     assert counts(street)["study"] == 5
     exported = {file: file.read_bytes() for file in settings.row_exports_dir.iterdir()}
 

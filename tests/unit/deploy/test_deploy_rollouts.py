@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+from tests.support.reports.promtool import DEPLOY, require_promised
+
 PANELS = {
     panel["title"]: panel
     for panel in json.loads((DEPLOY / "grafana/dashboards/hilum.json").read_text())["panels"]
@@ -51,20 +50,7 @@ def promtool(tmp_path: Path, series: dict[str, str], **asked: Any) -> None:
     """What is asked of these series, one value a minute, is answered so."""
     given = [{"series": name, "values": values} for name, values in series.items()]
     test = {"interval": "1m", "input_series": given, **asked}
-    file = tmp_path / "test.yml"
-    file.write_text(
-        yaml.safe_dump(
-            {
-                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
-                "evaluation_interval": "1m",
-                "tests": [test],
-            }
-        )
-    )
-    done = subprocess.run(
-        ["promtool", "test", "rules", file], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    require_promised(test, tmp_path)
 
 
 @pytest.mark.parametrize(

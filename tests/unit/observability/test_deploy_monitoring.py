@@ -7,15 +7,14 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from hilum.observability import telemetry
 from tests.support.reports.metric_names import metric_names
+from tests.support.reports.promtool import DEPLOY, require_promised
 
-DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RULES = yaml.safe_load((DEPLOY / "prometheus/rules.yml").read_text())
 DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/hilum.json").read_text())
 EXPRESSIONS = [rule["expr"] for group in RULES["groups"] for rule in group["rules"]]
@@ -86,24 +85,6 @@ def test_prometheus_shows_a_token_that_compose_mounts():
     } <= set(compose)
 
 
-def require_alerts(test: dict[str, Any], folder: Path) -> None:
-    """Let promtool compare the alerts of these series with those that a test expects."""
-    path = folder / "test.yml"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
-                "evaluation_interval": "1m",
-                "tests": [test],
-            }
-        )
-    )
-    words = subprocess.run(
-        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
-    )
-    assert words.returncode == 0, words.stdout + words.stderr
-
-
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_alerts_fire_and_stay_silent(tmp_path: Path):
     """A unit test of the rules by promtool.
@@ -157,7 +138,7 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
             ),
         ],
     }
-    require_alerts(test, tmp_path)
+    require_promised(test, tmp_path)
 
 
 NOT_PERMITTED = 'hilum_instances_received_total{outcome="rejection_note_not_permitted"}'
@@ -225,7 +206,7 @@ def test_what_was_before_the_first_scrape_is_said_and_not_for_ever(
         "input_series": [{"series": series, "values": values}],
         "alert_rule_test": asked,
     }
-    require_alerts(test, tmp_path)
+    require_promised(test, tmp_path)
 
 
 RUNNING = 'hilum_campaign_state{campaign="old", source="pacs", state="running"}'
@@ -291,7 +272,7 @@ def test_alerts_of_campaigns_fire_and_stay_silent(
         for host in "ab"
     ]
     test = {"interval": "1m", "input_series": given, "alert_rule_test": asked}
-    require_alerts(test, tmp_path)
+    require_promised(test, tmp_path)
 
 
 CLOCKS = 'hilum_host_problems{fault="clock"}'
@@ -363,7 +344,7 @@ def test_alerts_of_hosts_fire_and_stay_silent(
     given = [
         {"series": f'{series[:-1]}{joint}instance="{host}"}}', "values": values} for host in hosts
     ]
-    require_alerts({"interval": "1m", "input_series": given, "alert_rule_test": asked}, tmp_path)
+    require_promised({"interval": "1m", "input_series": given, "alert_rule_test": asked}, tmp_path)
 
 
 def campaign_words(name: str) -> dict[str, str]:
