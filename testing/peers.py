@@ -63,12 +63,17 @@ def best_peer(folder: Path) -> Peer:
     return Folder(folder / "outbox")
 
 
+class ProgramEnded(Exception):
+    """A program does not listen; its log says why."""
+
+
 class Program:
     """A program that listens on a port."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()  # it works in another folder
         self.folder.mkdir(parents=True)
+        self.log_file = self.folder / "log.txt"
         self._process: subprocess.Popen[bytes] | None = None
         self._command: tuple[str, ...] = ()
         self._ports: tuple[int, ...] = ()
@@ -84,18 +89,18 @@ class Program:
         self._start(self._command, *self._ports)
 
     def _start(self, command: Sequence[str], *ports: int) -> None:
-        """Return when it listens. Raises RuntimeError where it ends, or does not listen."""
+        """Return when it listens. Raises ProgramEnded."""
         self._command = tuple(command)
         self._ports = ports
-        with (self.folder / "log.txt").open("ab") as log:
+        with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=REPOSITORY)
         deadline = time.monotonic() + _START_SECONDS
         while not all(map(_listens, ports)):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise RuntimeError(
+                raise ProgramEnded(
                     f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see"
-                    f" {self.folder / 'log.txt'}"
+                    f" {self.log_file}"
                 )
             time.sleep(0.05)
 

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pydicom.dataset import Dataset
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
@@ -82,29 +82,41 @@ def _orthanc(folder: Path) -> Iterator[Receiver]:
             yield client, peer.count
 
 
-@contextlib.contextmanager
-def _verifier(folder: Path) -> Iterator[Receiver]:
-    with WebhookReceiver(folder / "program") as peer:
-        settings = WebhookDestination(**dict(peer.settings))
-        with contextlib.closing(WebhookClient("bench", settings)) as client:
-            yield client, lambda: len(peer.held())
+class Holder(Protocol):
+    """A receiver that says what it holds."""
+
+    def held(self) -> Sequence[str]:
+        """The identities."""
+
+
+Held = TypeVar("Held", bound=Holder)
 
 
 @contextlib.contextmanager
-def _python_hl7(folder: Path) -> Iterator[Receiver]:
-    with Hl7Receiver(folder / "ris") as peer:
-        settings = Hl7Destination(**dict(peer.settings))
-        with contextlib.closing(Hl7Client("bench", settings)) as client:
-            yield client, lambda: len(peer.held())
-
-
-@contextlib.contextmanager
-def _fhir(_folder: Path) -> Iterator[Receiver]:
-    with (
-        FhirServer() as peer,
-        contextlib.closing(FhirClient("bench", FhirDestination(url=peer.url))) as client,
-    ):
+def _holder(
+    started: contextlib.AbstractContextManager[Held],
+    client_of: Callable[[Held], DestinationClient],
+) -> Iterator[Receiver]:
+    with started as peer, contextlib.closing(client_of(peer)) as client:
         yield client, lambda: len(peer.held())
+
+
+def _verifier(folder: Path) -> contextlib.AbstractContextManager[Receiver]:
+    return _holder(
+        WebhookReceiver(folder / "program"),
+        lambda peer: WebhookClient("bench", WebhookDestination(**dict(peer.settings))),
+    )
+
+
+def _python_hl7(folder: Path) -> contextlib.AbstractContextManager[Receiver]:
+    return _holder(
+        Hl7Receiver(folder / "ris"),
+        lambda peer: Hl7Client("bench", Hl7Destination(**dict(peer.settings))),
+    )
+
+
+def _fhir(_folder: Path) -> contextlib.AbstractContextManager[Receiver]:
+    return _holder(FhirServer(), lambda peer: FhirClient("bench", FhirDestination(url=peer.url)))
 
 
 def reports(numbers: Iterable[int]) -> list[Document]:

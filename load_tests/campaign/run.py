@@ -31,10 +31,10 @@ from load_tests.load.figures import Goal
 from load_tests.load.measure import circumstances
 from load_tests.load.mix import Mix, Part
 from load_tests.peer import material
-from load_tests.peer.orthanc import OrthancEnded
 from load_tests.peer.peer_system import PeerEnded
 from load_tests.peer.phases import RunBroken
 from testing.network.sender import CALLING_AE_TITLE
+from testing.peers import ProgramEnded
 from testing.phantoms import phantom
 from testing.phantoms.encoded import encode
 from testing.serving import REPOSITORY, HilumEnded
@@ -53,7 +53,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except (
         HilumEnded,
         PeerEnded,
-        OrthancEnded,
+        ProgramEnded,
         subprocess.CalledProcessError,
         NotFinished,
         RunBroken,
@@ -119,7 +119,8 @@ def _live(folder: Path, made: material.Material, options: argparse.Namespace) ->
         return None
     # A campaign that lasts as long as the live studies; a quarter of the size, for the disk's sake.
     old = folder / "old"
-    rows, columns = options.rows // 2, options.columns // 2
+    rows = options.rows // 2
+    columns = options.columns // 2
     files = archives.draw(old, options.live * _OLD_BESIDE_LIVE, rows, columns)
     mix = folder / "mix"
     mix.mkdir()

@@ -121,7 +121,7 @@ class SendingOrthanc(Archive):
 
     def sent(self, images: Collection[Old]) -> list[Sent]:
         """Return what it has sent so far."""
-        log = (self._folder / "orthanc.log").read_text(errors="replace")
+        log = self.log_file.read_text(errors="replace")
         return list(orthanc_sent(log, images))
 
 

@@ -120,7 +120,8 @@ def _pdvs(stream: bytes) -> Iterator[Pdv]:
     at = 0
     while at + 6 <= len(stream):
         kind, length = struct.unpack_from(">BxL", stream, at)
-        at, end = at + 6, at + 6 + length
+        at += 6
+        end = at + length
         if kind != wire.P_DATA_TF or length > _LARGEST_PDU_BYTES:
             return
         while at < end:
