@@ -43,7 +43,8 @@ class Bench:
     """A folder with the tiny network and one golden image, and builds of it."""
 
     def __init__(self, folder: Path, engine: str = "onnxruntime") -> None:
-        self.folder, self.network = folder, tiny_network(folder / "tiny.onnx")
+        self.folder = folder
+        self.network = tiny_network(folder / "tiny.onnx")
         self.text = tiny_manifest(file_sha256(self.network), engine=engine)
         self.release_folder = write_release(folder / "manifests", self.text, self.network)
         self.image = self.release_folder / "case.npy"
