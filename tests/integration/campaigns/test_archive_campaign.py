@@ -13,9 +13,10 @@ from testing.serving import Hilum
 from tests.support.machine.waiting import wait_for
 from tests.support.models.releases import Tiny, make_tiny
 from tests.support.models.versions import add_version
-from tests.support.server.campaigns import await_end, hilum, releases_of
+from tests.support.server.campaigns import await_end, hilum, releases_of, rows
 from tests.support.server.installation import (
     START_SECONDS,
+    detail,
     hilum_with,
     save_all,
     send_to,
@@ -24,6 +25,7 @@ from tests.support.server.installation import (
 
 pytestmark = pytest.mark.slow
 STUDIES = 3
+ON_THEIR_WAY = "SELECT id FROM delivery WHERE state IN ('due', 'leased')"
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +60,17 @@ def studies(server: Hilum, tmp_path_factory: pytest.TempPathFactory) -> list[str
         images = small_study(seed=100 + number)
         found.append(str(images[0].StudyInstanceUID))
         assert send_to(server, save_all(tmp_path_factory.mktemp("sent"), images)).is_ok
-    wait_for(
-        lambda: all(releases_of(server, uid) == ["tiny@1"] for uid in found),
-        60,
-        what="live results",
-    )
+    wait_for(lambda: all(is_settled(server, uid) for uid in found), what="live results")
+    # A report is made before it is delivered, and the folder is compared with itself later.
+    wait_for(lambda: not rows(server, ON_THEIR_WAY), what="live reports in the folder")
     return found
+
+
+def is_settled(server: Hilum, uid: str) -> bool:
+    """Both images are read and reported."""
+    study = detail(server, uid)
+    is_whole = len(study.get("images", [])) == 2 and study["state"] == "closed"
+    return is_whole and releases_of(server, uid) == ["tiny@1"]
 
 
 def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
@@ -78,7 +85,7 @@ def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
     both = [["tiny@1", "tiny@5"]] * STUDIES
     # The results are there at the end; their documents are made in their own time.
     assert [releases_of(server, uid, tuple(ResultState)) for uid in studies] == both
-    wait_for(lambda: [releases_of(server, uid) for uid in studies] == both, 60, what="reports")
+    wait_for(lambda: [releases_of(server, uid) for uid in studies] == both, what="reports")
     assert sorted(path.name for path in Path(server.folder / "out").rglob("*.dcm")) == delivered
 
 

@@ -55,7 +55,7 @@ def sent(server: Hilum, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def reported(server: Hilum, sent: list[Path]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What REST says of the study, and its JSON document."""
     found = wait_for(
-        lambda: list((server.folder / "lab").rglob("*.json")), seconds=60, what="the study's report"
+        lambda: list((server.folder / "lab").rglob("*.json")), what="the study's report"
     )
     content = json.loads(found[0].read_text())
     return server.get(f"/api/v1/studies/{content['study']['study_instance_uid']}").json(), content

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.slow
 
 
 def test_one_study_reaches_a_receiver_of_every_kind_once(tmp_path: Path) -> None:
-    images = save_all(tmp_path / "images", small_study(seed=28))
+    # one image: a second one that comes late on a busy machine would make a second result
+    images = save_all(tmp_path / "images", small_study(seed=28, views=("PA",)))
     with ExitStack() as stack:
         receivers: Mapping[str, Receiver] = {
             name: stack.enter_context(kind.open(_made(tmp_path / name)))

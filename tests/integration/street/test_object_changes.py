@@ -188,9 +188,8 @@ def test_a_report_that_comes_back_is_acknowledged_and_discarded(
         ),
         what="the row",
     )
-    assert (
-        'hilum_instances_received_total{outcome="own_document"} 1.0' in server.get("/metrics").text
-    )
+    counted = 'hilum_instances_received_total{outcome="own_document"} 1.0'
+    wait_for(lambda: counted in server.get("/metrics").text, what="the metric")
     assert len(detail(server, images[0].StudyInstanceUID)["images"]) == 1
 
 

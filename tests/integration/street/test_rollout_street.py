@@ -112,9 +112,19 @@ def study(server: Hilum, uid: str) -> dict[str, Any]:
 
 
 def is_settled(server: Hilum, uid: str) -> bool:
-    """Both images read, the study closed, its last result reported and all documents sent."""
+    """Both images read, the study closed, its last result reported, and nothing is on its way.
+
+    Documents of a result that was replaced may still be on their way when those of the last one
+    have arrived.
+    """
     found = study(server, uid)
     current = [item for item in found.get("results", []) if item["is_current"]]
+    all_ways = [
+        way["state"]
+        for item in found.get("results", [])
+        for paper in item["documents"]
+        for way in paper["deliveries"]
+    ]
     ways = [
         way["state"]
         for item in current
@@ -126,6 +136,7 @@ def is_settled(server: Hilum, uid: str) -> bool:
         is_read
         and bool(ways)
         and set(ways) == {"delivered"}
+        and not {"due", "leased"}.intersection(all_ways)
         and all(item["state"] == "reported" for item in current)
     )
 
@@ -137,6 +148,14 @@ def readers(found: dict[str, Any], *, is_shadow: bool) -> set[str]:
         for item in image["readings"]
         if item["is_shadow"] is is_shadow
     }
+
+
+def read_by(server: Hilum, uids: Sequence[str], release: str) -> list[str]:
+    """The studies that are read by a release: an image is acknowledged before that is decided."""
+    found = {uid: study(server, uid) for uid in uids}
+    return [
+        uid for uid, item in found.items() if item and readers(item, is_shadow=False) == {release}
+    ]
 
 
 def test_releases_change_while_images_flow_and_every_study_is_reported_once(
@@ -159,7 +178,10 @@ def test_releases_change_while_images_flow_and_every_study_is_reported_once(
         wait_for(lambda: len(modality.studies) >= sent + 6, what="studies of the canary")
         assert post(server, "promote")["serving"] == candidate
         sent = len(modality.studies)
-        wait_for(lambda: len(modality.studies) >= sent + 4, what="studies after the switch")
+        wait_for(
+            lambda: len(read_by(server, modality.studies[sent:], candidate)) >= 4,
+            what="studies after the switch",
+        )
         assert post(server, "rollback")["serving"] == "tiny@1"
         sent = len(modality.studies)
         wait_for(lambda: len(modality.studies) >= sent + 3, what="studies after the rollback")

@@ -70,8 +70,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, orthanc: Orthanc) -> Iterat
 
 
 def all_delivered(server: Hilum, study_uid: str, results: int = 1) -> bool:
-    """So many results, the last of them reported, and nothing left to send."""
-    found = detail(server, study_uid).get("results", [])
+    """The study is closed, with so many results, the last reported, and nothing left to send."""
+    study = detail(server, study_uid)
+    found = study.get("results", [])
     deliveries = [
         one
         for result in found
@@ -80,7 +81,8 @@ def all_delivered(server: Hilum, study_uid: str, results: int = 1) -> bool:
     ]
     is_sent = all(one["state"] in ("delivered", "cancelled", "withheld") for one in deliveries)
     return (
-        len(found) == results
+        study.get("state") == "closed"
+        and len(found) == results
         and all(result["state"] in ("reported", "superseded") for result in found)
         and is_sent
     )

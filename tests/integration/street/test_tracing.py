@@ -88,7 +88,7 @@ def test_a_study_is_one_trace_from_its_association_to_the_accepted_report(
     study = small_study(1)
     uid = str(study[0].StudyInstanceUID)
     send_to(server, save_all(tmp_path, study))
-    wait_for(lambda: len(of_study(collector, uid)) >= sum(TREE.values()), 60)
+    wait_for(lambda: len(of_study(collector, uid)) >= sum(TREE.values()), what="the spans")
     spans = of_study(collector, uid)
     assert tree(spans) == TREE
     assert len({span.trace for span in spans}) == 1
@@ -126,11 +126,15 @@ def test_triton_goes_on_in_the_trace_of_a_study(
             if span.service == "hilum-triton" and span.trace in traces
         ]
 
-    wait_for(lambda: len(theirs()) >= 2, 60)
-    calls = {span.id: span for span in of_study(collector, uid) if span.name == "infer"}
-    own = {span.id: span for span in theirs()}
-    tops = [span for span in own.values() if span.parent not in own]
-    assert {span.name for span in tops} == {"InferRequest"}
+    def top_spans() -> list[SeenSpan]:
+        own = {span.id: span for span in theirs()}
+        return [span for span in own.values() if span.parent not in own]
+
+    # A span is sent when it ends, so one of a part may come before that of the whole request.
+    wait_for(
+        lambda: {span.name for span in top_spans()} == {"InferRequest"}, what="requests to Triton"
+    )
+    tops = top_spans()
     wait_for(
         lambda: (
             {span.parent for span in tops}
@@ -150,7 +154,7 @@ def test_triton_goes_on_in_the_trace_of_a_study(
         }
 
     wait_for(
-        lambda: traces("hilum-triton") <= traces("hilum", "study"), 60, "only traces of studies"
+        lambda: traces("hilum-triton") <= traces("hilum", "study"), what="only traces of studies"
     )  # each process sends in its own time
 
 
@@ -167,6 +171,7 @@ def test_a_collector_that_is_away_costs_no_report(
     study = small_study(3)
     send_to(server, save_all(tmp_path, study))
     address = f"/api/v1/studies/{study[0].StudyInstanceUID}"
-    wait_for(lambda: "delivered" in server.get(address).text, 60)
-    wait_for(lambda: 'hilum_trace_spans_total{outcome="lost"}' in server.get("/metrics").text, 60)
+    wait_for(lambda: "delivered" in server.get(address).text, what="the report")
+    lost = 'hilum_trace_spans_total{outcome="lost"}'
+    wait_for(lambda: lost in server.get("/metrics").text, what="the metric")
     collector.status = 200
