@@ -13,9 +13,11 @@ from typing import BinaryIO, Final, Protocol
 from testing.network import wire
 
 _PAGE: Final = b"<html><body>Please sign in.</body></html>"
-_HTML: Final = (
+PAGE: Final = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n" % len(_PAGE) + _PAGE
 )
+"""What a gateway answers, or a web server where another protocol is spoken."""
+_NOTHING: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 _REFUSED: Final = b"HTTP/1.1 422 Unprocessable\r\nContent-Length: 0\r\n\r\n"
 _CANNOT_UNDERSTAND: Final = 0xC000  # PS3.4 Table B.2-1
 _END_OF_HEAD: Final = b"\r\n"
@@ -52,9 +54,8 @@ class Dialect(Protocol):
     def is_receipt_by_status(self) -> bool:
         """Whether the status alone says that the document is there."""
 
-    @property
-    def nonsense(self) -> bytes:
-        """A positive answer without what makes it one, or a page in HTML."""
+    def empty(self, request: Request, /) -> bytes:
+        """Return a positive answer without what makes it one."""
 
     def request(self, stream: BinaryIO) -> Request:
         """Read the next request."""
@@ -70,7 +71,6 @@ class Dimse:
     """C-STORE on an association (PS3.7 9.1.1)."""
 
     is_receipt_by_status = False
-    nonsense = _HTML  # as a web server on this port answers
 
     def request(self, stream: BinaryIO) -> Request:
         """Read a command with its data set, or a PDU of the negotiation."""
@@ -97,16 +97,23 @@ class Dimse:
                 raw += more
         return raw
 
+    def empty(self, request: Request, /) -> bytes:
+        """Return a C-STORE-RSP without a status."""
+        return _store_response(request, {})
+
     def refusal(self, request: Request, /) -> bytes:
         """Return a C-STORE-RSP with the status *cannot understand*."""
-        elements = {
-            wire.COMMAND_FIELD: wire.C_STORE_RSP,
-            wire.RESPONDED_TO: request.message_id,
-            wire.DATA_SET_TYPE: wire.NO_DATA_SET,
-            wire.STATUS: _CANNOT_UNDERSTAND,
-        }
-        command = wire.command_set(elements)
-        return b"".join(wire.message(request.context_id, command, (), 0))
+        return _store_response(request, {wire.STATUS: _CANNOT_UNDERSTAND})
+
+
+def _store_response(request: Request, more: Mapping[int, int]) -> bytes:
+    elements = {
+        wire.COMMAND_FIELD: wire.C_STORE_RSP,
+        wire.RESPONDED_TO: request.message_id,
+        wire.DATA_SET_TYPE: wire.NO_DATA_SET,
+        **more,
+    }
+    return b"".join(wire.message(request.context_id, wire.command_set(elements), (), 0))
 
 
 class _Message:
@@ -148,7 +155,6 @@ class Http:
 
     document_of: Callable[[Mapping[str, str], bytes], Held]
     is_receipt_by_status: bool = False
-    nonsense: bytes = _HTML
 
     def request(self, stream: BinaryIO) -> Request:
         """Read a request with its body."""
@@ -170,6 +176,10 @@ class Http:
             whole += line + _exactly(stream, size + len(_END_OF_HEAD))
         return whole
 
+    def empty(self, _request: Request, /) -> bytes:
+        """Return 200 without a body."""
+        return _NOTHING
+
     def refusal(self, _request: Request, /) -> bytes:
         """Return 422."""
         return _REFUSED
@@ -180,11 +190,6 @@ class Mllp:
 
     is_receipt_by_status = False
 
-    @property
-    def nonsense(self) -> bytes:
-        """Return AA that names no message."""
-        return _acknowledgement("AA", "")
-
     def request(self, stream: BinaryIO) -> Request:
         """Read a message."""
         raw = _frame(stream)
@@ -194,6 +199,10 @@ class Mllp:
     def answer(self, stream: BinaryIO) -> bytes:
         """Read an acknowledgement."""
         return _frame(stream)
+
+    def empty(self, _request: Request, /) -> bytes:
+        """Return AA for no message."""
+        return _acknowledgement("AA", "")
 
     def refusal(self, request: Request, /) -> bytes:
         """Return AE for this message."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from load_tests.proof import small_disk
+from load_tests.proof.destinations.dialects import PAGE
 from load_tests.proof.destinations.relay import Exchange, Handling, Relay
 from load_tests.proof.destinations.scene import Scene
 from load_tests.proof.part import pause
@@ -71,11 +72,20 @@ def _reset(exchange: Exchange) -> None:
     exchange.reset()
 
 
-def _nonsense(exchange: Exchange) -> None:
-    """To a webhook any 2xx is a receipt, by its standard, so its receiver has the document."""
+def _page(exchange: Exchange) -> None:
+    _keep_or_take(exchange)
+    exchange.say(PAGE)
+
+
+def _empty(exchange: Exchange) -> None:
+    _keep_or_take(exchange)
+    exchange.say(exchange.dialect.empty(exchange.request))
+
+
+def _keep_or_take(exchange: Exchange) -> None:
+    """To a webhook any 2xx is a receipt, by its standard: its receiver alone gets the document."""
     if exchange.dialect.is_receipt_by_status:
         exchange.forwarded()
-    exchange.say(exchange.dialect.nonsense)
 
 
 def _refusal(exchange: Exchange) -> None:
@@ -197,8 +207,9 @@ TROUBLES: Mapping[str, Trouble] = {
     "hangs": Trouble("it takes 10 documents in a row and says nothing", _answers(_never, _MANY)),
     "half an answer": Trouble("2 answers break off in the middle", _answers(_half)),
     "reset": Trouble("2 connections are reset after the document was taken", _answers(_reset)),
-    "wrong answer": Trouble(
-        "2 answers are a page in HTML, or AA for no message", _answers(_nonsense)
+    "web page": Trouble("2 answers are 200 with a page in HTML", _answers(_page)),
+    "empty answer": Trouble(
+        "2 answers are 200 with nothing, AA for no message, no status", _answers(_empty)
     ),
     "refused": Trouble("it refuses 2 documents; `hilum requeue deliver --all` follows", _refused),
     "slow": Trouble("it takes and answers 5 documents bit by bit", _answers(_slow, _SLOW)),
