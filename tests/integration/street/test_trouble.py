@@ -132,7 +132,7 @@ def test_absent_tritons_do_not_take_the_listener_away(
         )
     with RawScu(server.dicom_port) as modality:
         assert modality.echo() == 0
-    waiting = reading_of(server, images[0])
+    waiting = wait_for(lambda: reading_of(server, images[0]), what="its row")
     assert (waiting["state"], waiting["attempts"]) == ("due", 0), (
         "it waits, and nobody tries in vain"
     )
@@ -188,7 +188,8 @@ def test_one_of_two_tritons_dies_under_load_and_comes_back(
             )
     for image in (image for images in studies for image in images):
         wait_for(
-            lambda image=image: reading_of(server, image)["state"] == "analysed", what="a reading"
+            lambda image=image: reading_of(server, image).get("state") == "analysed",
+            what="a reading",
         )
     answered = [
         _answered(server, triton) - known for triton, known in zip(pair, before, strict=True)
