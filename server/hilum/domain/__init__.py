@@ -121,6 +121,7 @@ from hilum.domain.states import (
     WorkState,
 )
 from hilum.domain.studies import Study
+from hilum.domain.worklist import WorklistAnswer
 
 __all__ = [
     "ARCHIVE",
@@ -224,6 +225,7 @@ __all__ = [
     "StudyJob",
     "StudyState",
     "WorkState",
+    "WorklistAnswer",
     "alias_of",
     "file_stem",
     "flags_of",

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from hilum.domain.priority import Priority
 from hilum.domain.rules import RuleDecision
 from hilum.domain.states import StudyState
+from hilum.domain.worklist import WorklistAnswer
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study's row. `decision` None: there were no rules when it began."""
+    """A study's row.
+
+    `decision` None: there were no rules when it began. `worklist` None: no worklist has named a
+    priority.
+    """
 
     study_instance_uid: str
     revision: int
@@ -25,3 +30,4 @@ class Study:
     id: int = 0
     peer_address: str = ""
     decision: RuleDecision | None = None
+    worklist: WorklistAnswer | None = None

@@ -43,9 +43,11 @@ from hilum.settings.guard import Guard, RefusedFlag
 from hilum.settings.loading import find_file, load, restore, secrets_in
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
+from hilum.settings.peers.dimse import DimsePeer
 from hilum.settings.peers.hl7 import Hl7MessageSettings
 from hilum.settings.peers.http import HttpPeer
 from hilum.settings.peers.tls import TlsClient
+from hilum.settings.peers.worklist import Worklist
 from hilum.settings.receive import Receive
 from hilum.settings.reference import describe
 from hilum.settings.root import Settings
@@ -92,6 +94,7 @@ __all__ = [
     "Destination",
     "DicomDestination",
     "DicomwebSource",
+    "DimsePeer",
     "DimseSource",
     "FhirDestination",
     "FolderDestination",
@@ -133,6 +136,7 @@ __all__ = [
     "Triton",
     "Watch",
     "WebhookDestination",
+    "Worklist",
     "certificate_name",
     "describe",
     "find_file",

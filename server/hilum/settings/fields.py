@@ -49,7 +49,7 @@ OtherObjects = Literal["discard", "refuse"]
 AeTitle = Annotated[OptionalAeTitle, AfterValidator(_no_blank_ae_title)]
 
 
-def _host(value: str) -> str:
+def host_name(value: str) -> str:
     """Return a host name that the resolver takes.
 
     For others it raises UnicodeError, not OSError, and ValueError for a null character.
@@ -66,7 +66,7 @@ def _host(value: str) -> str:
     return value
 
 
-Host = Annotated[str, Field(min_length=1), AfterValidator(_host)]
+Host = Annotated[str, Field(min_length=1), AfterValidator(host_name)]
 
 
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -182,7 +182,7 @@ def _grpc_address(value: str) -> str:
     host, _, port = value.rpartition(":")
     if value and (not host or "/" in value or not (port.isdigit() and 0 < int(port) < 65536)):
         raise ValueError("must be host:port, such as gpu1:8001")
-    _host(host)
+    host_name(host)
     return value
 
 

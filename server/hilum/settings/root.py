@@ -18,6 +18,7 @@ from hilum.settings.guard import Guard
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
+from hilum.settings.peers.worklist import Worklist
 from hilum.settings.receive import Receive
 from hilum.settings.rules.former import advice, rules_of
 from hilum.settings.rules.rule import StudyRule, problems_of, table_of
@@ -46,6 +47,7 @@ class Settings(Section):
     routes: Mapping[AeTitle, Route] = {}
     senders: Mapping[AeTitle, Sender] = {}
     rules: tuple[StudyRule, ...] = ()  # after all that they name
+    worklist: Worklist = Worklist()
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
     sources: Mapping[str, AnySource] = {}
     campaigns: CampaignLimits = CampaignLimits()

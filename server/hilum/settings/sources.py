@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field
 
 from hilum.settings.fields import AeTitle, Host, Port, Section
 from hilum.settings.hours import Hours
+from hilum.settings.peers.dimse import DimsePeer
 from hilum.settings.peers.http import HttpPeer
-from hilum.settings.peers.tls import TlsClient
 from hilum.settings.tables import ByKind
 
 
@@ -100,26 +100,17 @@ class SourceSection(Section):
         raise NotImplementedError
 
 
-class DimseSource(TlsClient, SourceSection):
+class DimseSource(DimsePeer, SourceSection):
     """A PACS that is queried by C-FIND."""
 
     host: Host = Field(description="Host of the PACS.")
     port: Port = Field(description="Its port for C-FIND and C-MOVE or C-GET.")
-    ae_title: AeTitle = Field(description="Its AE Title.")
-    calling_ae_title: AeTitle = Field(
-        "HILUM", description="Our AE Title as it is registered there."
-    )
     image_lists: bool = Field(
         default=True,
         description=(
             "Ask for missing images by lists of SOP Instance UIDs; false: one image at a time."
         ),
     )
-
-    @property
-    def address(self) -> str:
-        """AE_TITLE@HOST:PORT."""
-        return f"{self.ae_title}@{self.host}:{self.port}"
 
 
 class CMoveSource(DimseSource):

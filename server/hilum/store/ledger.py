@@ -34,6 +34,7 @@ from hilum.domain import (
     Lease,
     Rejection,
     StudyJob,
+    WorklistAnswer,
 )
 from hilum.settings import Destination
 from hilum.store.admin import operator
@@ -60,10 +61,12 @@ from hilum.store.queue import complete as advancing
 from hilum.store.queue import rejections as rejecting
 from hilum.store.queue import requeue as requeueing
 from hilum.store.queue import resend as resending
+from hilum.store.queue import worklist as worklists
 from hilum.store.queue.claim import Claim
 from hilum.store.queue.commitments import LeaseOwner
 from hilum.store.queue.hand_off import HandOff, Reservation
 from hilum.store.queue.jobs import jobs_of
+from hilum.store.queue.live_share import LiveShare
 from hilum.store.queue.queues import QUEUES
 from hilum.store.queue.resend import Resent
 from hilum.store.schema import codec
@@ -142,6 +145,7 @@ class Ledger:
         self._writes = Transactions(self._engine)
         self._reads = Transactions(self._reader)
         self._notifier = notifier_for(url, direct_url)
+        self._share = LiveShare()
 
     def close(self) -> None:
         """Give the connections back."""
@@ -334,6 +338,16 @@ class Ledger:
             for row in rows
         }
 
+    def take_worklist_answer(
+        self, study_uid: str, answer: WorklistAnswer
+    ) -> WorklistAnswer | None:
+        """Write the answer of a modality worklist; work of the study that waits becomes urgent.
+
+        Returns the answer as it was written; None: there is no such study.
+        """
+        with self._writes.begin() as connection:
+            return worklists.take_answer(connection, study_uid, answer)
+
     def campaigns_of(self, sop_instance_uids: Collection[str]) -> dict[str, dict[str, int]]:
         """The campaigns that wait for these images: by SOP Instance UID, then by release.
 
@@ -405,7 +419,7 @@ class Ledger:
                 lapsed = claiming.lapsed_row(connection, claim)
             # (2) No row has lapsed: claim due ones.
             if lapsed is None:
-                rows = claiming.claim_due(connection, claim)
+                rows = claiming.claim_due(connection, claim, self._share.due(connection, claim))
             # (3) A lapsed row comes first, and alone; no other is claimed before it.
             else:
                 rows = claiming.take(connection, claim, [lapsed]) if is_idle else []

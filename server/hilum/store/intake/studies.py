@@ -83,7 +83,8 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> dic
     """Let studies grow, by Study Instance UID.
 
     Clearing the lease fences out an assembler that saw a study without these images. Returns the
-    priority of studies in which live images wait for images of a campaign.
+    priority that new readings need at least, of studies in which live images wait for images of a
+    campaign, and of studies that a worklist made urgent.
 
     Raises StudyDecided where another process was faster and decided otherwise.
     """
@@ -101,11 +102,23 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> dic
         _new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known
     ]:
         _NEW.write_each(connection, new)
-    return {
-        uid: known[uid].priority
-        for uid, growth in grown.items()
-        if uid in known and _delays_live(connection, growth, known[uid])
-    }
+    needed = {uid: _needed(connection, grown[uid], row) for uid, row in known.items()}
+    return {uid: priority for uid, priority in needed.items() if priority is not None}
+
+
+def _needed(connection: Connection, growth: Growth, row: PreparedRow) -> int | None:
+    """The priority that new readings of the study need at least; None: they have it."""
+    if (ordered := _ordered_priority(growth, row)) < _priority_of(growth):
+        return ordered
+    return int(row.priority) if _delays_live(connection, growth, row) else None
+
+
+def _ordered_priority(growth: Growth, row: PreparedRow) -> int:
+    """The priority of these images: urgent where a worklist said so of live ones."""
+    given = _priority_of(growth)
+    answer = codec.worklist_answer_of(row)
+    is_urgent = given == Priority.LIVE and answer is not None and answer.is_urgent
+    return Priority.URGENT if is_urgent else given
 
 
 def _delays_live(connection: Connection, growth: Growth, row: PreparedRow) -> bool:
@@ -161,7 +174,7 @@ def _more_values(growth: Growth, row: PreparedRow, now: float) -> dict[str, Any]
         "row": row.id,
         "images": len(growth.arrivals),
         "more": growth.new_readings,
-        "priority": min(row.priority, _priority_of(growth)),
+        "priority": min(row.priority, _ordered_priority(growth, row)),
         "last_received_at": max(
             row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)
         ),

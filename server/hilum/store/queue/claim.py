@@ -41,11 +41,16 @@ class Claim:
     @property
     def parameters(self) -> dict[str, object]:
         """Parameters of the statements that choose rows."""
-        return {
-            "now": self.now,
-            "limit": self.limit,
-            **({} if self.destination is None else {"destination": self.destination}),
-        }
+        return {"now": self.now, **self._common}
+
+    def late_since(self, since: float) -> dict[str, object]:
+        """Parameters of the statement that chooses live rows which are due since then."""
+        return {"since": since, **self._common}
+
+    @property
+    def _common(self) -> dict[str, object]:
+        own = {} if self.destination is None else {"destination": self.destination}
+        return {"limit": self.limit, **own}
 
 
 def seconds_to_next(
@@ -66,9 +71,14 @@ def lapsed_row(connection: Connection, claim: Claim) -> PreparedRow | None:
     return claim.statements.lapsed.first(connection, claim.parameters)
 
 
-def claim_due(connection: Connection, claim: Claim) -> list[tuple[PreparedRow, Lease]]:
-    """Lease due rows to the claim's owner, and return each with its lease."""
-    taken = take(connection, claim, claim.statements.due.all(connection, claim.parameters))
+def claim_due(
+    connection: Connection, claim: Claim, due: Sequence[PreparedRow]
+) -> list[tuple[PreparedRow, Lease]]:
+    """Lease these due rows to the claim's owner, and return each with its lease.
+
+    Readings of the same images are leased with them.
+    """
+    taken = take(connection, claim, due)
     siblings = _siblings(connection, taken, claim.now) if claim.stage == "analyse" and taken else []
     return [*taken, *take(connection, claim, siblings)]
 

@@ -72,12 +72,13 @@ class Statements:
 
     Parameters: `now`, `limit`, `destination` where the queue is one destination's; `take`: one set
     of them a row. `look` yields the moments at which the first row of each priority is due, and
-    then that of the first end of a lease.
+    then that of the first end of a lease. `late`: live rows that are due since `since`.
     """
 
     look: PreparedStatement
     lapsed: PreparedStatement
     due: PreparedStatement
+    late: PreparedStatement
     take: PreparedStatement
 
 
@@ -96,6 +97,7 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
         look=PreparedStatement(_look(queue.table, is_due, is_leased)),
         lapsed=PreparedStatement(_lapsed(queue.table, is_leased)),
         due=PreparedStatement(_due(queue.table, is_due)),
+        late=PreparedStatement(_late(queue.table, is_due)),
         take=PreparedStatement(_take(queue.table)),
     )
 
@@ -144,6 +146,16 @@ def _due(table: Table, is_due: list[ColumnElement[bool]]) -> Select[Any]:
         select(table)
         .where(*is_due, table.c.due_at <= bindparam("now"))
         .order_by(table.c.priority, table.c.due_at, table.c.id)
+    )
+    return query.limit(bindparam("limit")).with_for_update(skip_locked=True)
+
+
+def _late(table: Table, is_due: list[ColumnElement[bool]]) -> Select[Any]:
+    is_live = table.c.priority == literal_column(str(Priority.LIVE.value))
+    query = (
+        select(table)
+        .where(*is_due, is_live, table.c.due_at <= bindparam("since"))
+        .order_by(table.c.due_at, table.c.id)
     )
     return query.limit(bindparam("limit")).with_for_update(skip_locked=True)
 

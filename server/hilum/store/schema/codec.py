@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from operator import attrgetter
 from typing import Any
 
@@ -26,6 +27,7 @@ from hilum.domain import (
     SourceImage,
     Study,
     StudyState,
+    WorklistAnswer,
 )
 from hilum.store.database.json_columns import Finite
 from hilum.store.database.prepared import PreparedRow
@@ -109,6 +111,7 @@ def study_of(row: PreparedRow) -> Study:
         id=row.id,
         peer_address=row.peer_address,
         decision=decision_of(row),
+        worklist=worklist_answer_of(row),
     )
 
 
@@ -133,6 +136,18 @@ def decision_values(decision: RuleDecision | None) -> dict[str, Any]:
         "rules_digest": decision.digest,
         "rule_effect": {name: value for name, value in effect.items() if value not in (None, "")},
     }
+
+
+def worklist_answer_of(row: PreparedRow) -> WorklistAnswer | None:
+    """The answer of a modality worklist about a study; None: none named a priority."""
+    if row.worklist is None:
+        return None
+    return WorklistAnswer(**{**row.worklist, "words": tuple(row.worklist["words"])})
+
+
+def worklist_values(answer: WorklistAnswer) -> dict[str, Any]:
+    """Columns of a study's row."""
+    return {"worklist": {**asdict(answer), "words": list(answer.words)}}
 
 
 def _is_finite(result: Result) -> bool:

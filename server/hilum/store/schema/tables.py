@@ -235,6 +235,8 @@ study = Table(
     Column("rule", String(64)),
     Column("rules_digest", String(16)),
     Column("rule_effect", JSON(none_as_null=True)),
+    # The priority of its order by a modality worklist (`WorklistAnswer`). Null: none named one.
+    Column("worklist", JSON(none_as_null=True)),
     *_lease_columns(),
     *_lease_indexes("study", condition=" AND open_readings = 0"),
     # As that of results, but each study has its place. 0: before there was this order.

@@ -1,0 +1,21 @@
+"""Answers of a modality worklist about the priority of a study."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WorklistAnswer:
+    """The priority of a study's order, as its row keeps it.
+
+    `words`: values of Requested Procedure Priority, urgent ones first; several where entries of the
+    order differ. `source`: AE_TITLE@HOST:PORT. `has_raised`: work of the study that waited became
+    urgent. False for an urgent answer: everything was done already.
+    """
+
+    words: tuple[str, ...]
+    source: str
+    answered_at: float
+    is_urgent: bool
+    has_raised: bool = False

@@ -1,0 +1,41 @@
+"""The share of live rows while urgent ones fill every claim."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Connection
+
+from hilum.domain import Priority
+from hilum.store.database.prepared import PreparedRow
+from hilum.store.queue.claim import Claim
+
+LATE_SECONDS: Final = 60.0
+"""For so long a live row waits behind urgent ones."""
+SHARE: Final = 4
+"""One of so many claims goes to late live rows first."""
+
+
+class LiveShare:
+    """Chooses due rows: by priority, but live rows that are late get one claim of four.
+
+    So urgent work cannot hold up live work for ever. It costs a query only where urgent rows fill
+    a claim. Re-analysis has no share: it is the last by intent.
+    """
+
+    def __init__(self) -> None:
+        self._filled: Counter[tuple[str, str | None]] = Counter()
+
+    def due(self, connection: Connection, claim: Claim) -> Sequence[PreparedRow]:
+        """Return the rows that this claim takes, `claim.limit` at most."""
+        rows = claim.statements.due.all(connection, claim.parameters)
+        if len(rows) < claim.limit or rows[-1].priority != Priority.URGENT:
+            return rows
+        queue = (claim.stage, claim.destination)
+        self._filled[queue] += 1
+        if self._filled[queue] % SHARE:
+            return rows
+        late = claim.statements.late.all(connection, claim.late_since(claim.now - LATE_SECONDS))
+        return [*late, *rows][: claim.limit]
