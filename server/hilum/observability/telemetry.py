@@ -107,6 +107,19 @@ INDEX_SECONDS = Histogram(
     "C-STORE response to the instance's row in the ledger.",
     buckets=_STAGE_BUCKETS,
 )
+WORKLIST_LOOKUPS = Counter(
+    "hilum_worklist_lookups_total",
+    "Studies whose priority a modality worklist was to give: urgent, not_urgent, no_priority,"
+    " no_order (no entry of this order), failed, away (not asked), queue_full (not asked),"
+    " no_accession, unsuitable (an Accession Number that cannot be asked for exactly),"
+    " not_written.",
+    ["outcome"],
+)
+WORKLIST_SECONDS = Histogram(
+    "hilum_worklist_seconds",
+    "One look-up in a modality worklist, with its association.",
+    buckets=_STAGE_BUCKETS,
+)
 ARCHIVE_UPLOAD_SECONDS = Histogram(
     "hilum_archive_upload_seconds",
     "One object from the spool into the object store (archive.url).",

@@ -12,6 +12,7 @@ from hilum.receive.association.counter import CounterSlot, SharedAssociationCoun
 from hilum.receive.listener import serve_listener
 from hilum.receive.storage.session import open_inbox
 from hilum.services.launch_spec import LaunchSpec, process_name
+from hilum.services.worklist.priority_lookup import priority_lookup
 from hilum.settings import Settings
 from hilum.store.archive.consistency import begin_archive
 from hilum.store.ledger import Ledger
@@ -29,6 +30,7 @@ def run(spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Ev
     with (
         archive.held(archive.process) as is_ours,
         Heartbeat(ledger, "listener", lambda: (True, archive.problem)),
+        priority_lookup(settings, ledger) as seen,
     ):
         if not is_ours:
             raise ConfigurationError(
@@ -48,6 +50,7 @@ def run(spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Ev
             tls,
             _counter_slot(spec, settings),
             process_name("listener", os.getpid()),
+            seen,
         )
 
 

@@ -25,6 +25,7 @@ from hilum.receive.association.pending_connections import PendingConnections
 from hilum.receive.association.tls import ServerTls
 from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.safekeeping import Safekeeping
+from hilum.receive.indexing.indexer import Seen, unseen
 from hilum.receive.policy.association_policy import AssociationRejection, Policy
 from hilum.receive.policy.association_record import TOO_MANY_CONNECTIONS, AssociationRecorder
 from hilum.receive.policy.record_writer import AssociationRecordWriter
@@ -61,17 +62,19 @@ def serve_listener(
     tls: socket.socket | None = None,
     seat: CounterSlot | None = None,
     owner: str | None = None,
+    seen: Seen = unseen,
 ) -> None:
     """Receive on these listening sockets until `stop` is set; then finish messages and return.
 
     A bug in the indexing sets `stop`, too. Files left by an earlier process of this name
-    (`archive.process`) are swept and indexed first. `owner`: the owner of leased rows.
+    (`archive.process`) are swept and indexed first. `owner`: the owner of leased rows. `seen`:
+    takes the images that are new.
     """
     log_failures()
     accounts = AssociationRecordWriter(ledger)
     accounts.start()
     try:
-        with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
+        with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS, seen=seen) as reception:
             commitments = CommitmentReporter(
                 settings,
                 ledger,

@@ -37,6 +37,7 @@ from hilum.receive.storage.incoming_object import Arriving
 from hilum.receive.storage.responses import StoreResponses
 from hilum.receive.storage.session import indexing, open_inbox
 from hilum.receive.storage.store_command import StoreCommand
+from hilum.services.worklist.priority_lookup import priority_lookup
 from hilum.settings import Settings
 from hilum.store.archive.consistency import begin_archive
 from hilum.store.ledger import Ledger
@@ -94,7 +95,10 @@ def stow_store(
         accounts = AssociationRecordWriter(ledger)
         accounts.start()
         try:
-            with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
+            with (
+                priority_lookup(settings, ledger) as seen,
+                indexing(settings, ledger, archive, stop, _FLUSH_SECONDS, seen=seen) as reception,
+            ):
                 context = StowContext(
                     titles, reception, Watermarks(settings.receive, archive, views), accounts
                 )

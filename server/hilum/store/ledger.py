@@ -338,9 +338,7 @@ class Ledger:
             for row in rows
         }
 
-    def take_worklist_answer(
-        self, study_uid: str, answer: WorklistAnswer
-    ) -> WorklistAnswer | None:
+    def take_worklist_answer(self, study_uid: str, answer: WorklistAnswer) -> WorklistAnswer | None:
         """Write the answer of a modality worklist; work of the study that waits becomes urgent.
 
         Returns the answer as it was written; None: there is no such study.

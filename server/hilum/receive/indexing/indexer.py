@@ -34,7 +34,7 @@ from hilum.receive.statuses import CannotUnderstand
 from hilum.receive.threads import start_thread
 from hilum.settings import Settings
 from hilum.store.archive.archive import LOST, Archive
-from hilum.store.ledger import Ledger, RecordOutcome, StudyDecided
+from hilum.store.ledger import Arrival, Ledger, RecordOutcome, StudyDecided
 
 _log = telemetry.logger("receive")
 
@@ -54,6 +54,8 @@ _CLOSED = frozenset({errno.EACCES, errno.EPERM})  # as LOST, for a file of anoth
 File = Path | str
 """Text for incoming files (see `Archive.place`), a Path for files found by a scan."""
 _NOTHING: Mapping[File, Instance] = MappingProxyType({})
+Seen = Callable[[Sequence[Arrival]], None]
+"""Takes images that have just got their rows. It is called by the indexing, so it never waits."""
 _CONFLICT_ADVICE = {
     RecordOutcome.CONFLICT: (
         "other pixels under a known SOP Instance UID; the first ones stay in use"
@@ -64,6 +66,10 @@ _CONFLICT_ADVICE = {
     ),
 }
 _BACKOFF = Backoff(0.25, 5.0)
+
+
+def unseen(_arrivals: Sequence[Arrival]) -> None:
+    """Do nothing with new images."""
 
 
 class PendingFile(NamedTuple):
@@ -85,12 +91,14 @@ def index(
     archive: Archive,
     known: Mapping[File, Instance] = _NOTHING,
     left_behind: Collection[File] = (),
+    seen: Seen = unseen,
 ) -> Counter[RecordOutcome]:
     """Record these files and move each according to its outcome. Idempotent.
 
     Raises SQLAlchemyError with nothing lost. A file that cannot be read as DICOM goes to
     quarantine, and so does one that the ledger refuses for its content. `known`: files that need
-    not be read again. `left_behind`: those of a process that died (see Arrival).
+    not be read again. `left_behind`: those of a process that died (see Arrival). `seen`: takes
+    the images that are new.
     """
     lost = LOST | _CLOSED if left_behind else LOST
     described = {
@@ -103,10 +111,15 @@ def index(
         described = {file: found for file, found in described.items() if file in placed}
     try:
         with telemetry.cpu("index_ledger"):
-            outcomes = _recorded(described, settings, ledger, archive, left_behind)
+            outcomes = _recorded(described, settings, ledger, archive, left_behind, seen)
     except (DataError, IntegrityError) as error:
         again = partial(
-            index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind
+            index,
+            settings=settings,
+            ledger=ledger,
+            archive=archive,
+            left_behind=left_behind,
+            seen=seen,
         )
         return _index_singly(list(described), error, archive, again)
     for (file, instance), outcome in zip(described.items(), outcomes, strict=True):
@@ -124,6 +137,7 @@ def _recorded(
     ledger: Ledger,
     archive: Archive,
     left_behind: Collection[File],
+    seen: Seen,
 ) -> list[RecordOutcome]:
     """Record the files, and return the outcome of each. Raises SQLAlchemyError, OSError."""
     while True:
@@ -138,7 +152,12 @@ def _recorded(
         # Another process may have begun a study meanwhile. Its decision is read in the next turn,
         # so each turn settles a study.
         with contextlib.suppress(StudyDecided):
-            return keep_only_copies(*same_object.record(marked, ledger, archive), ledger, archive)
+            outcomes = keep_only_copies(
+                *same_object.record(marked, ledger, archive), ledger, archive
+            )
+            pairs_of = zip(marked, outcomes, strict=True)
+            seen([item for item, outcome in pairs_of if outcome is RecordOutcome.NEW])
+            return outcomes
 
 
 def _index_singly(
@@ -240,12 +259,13 @@ class Indexer:
         patience_seconds: float = _PATIENCE_SECONDS,
         when_failed: Callable[[], None] = lambda: None,
         outcomes: Counter[RecordOutcome] | None = None,
+        seen: Seen = unseen,
     ) -> None:
         """Keep the parameters.
 
         `when_failed`: called on its thread when a bug has ended it; no file is indexed from then
         on, so the process must end. `outcomes`: counts the outcomes of files, except those that
-        were left behind.
+        were left behind. `seen`: takes the images that are new, on its thread.
         """
         self._maximum_backlog = maximum_backlog
         self._patience_seconds = patience_seconds
@@ -258,6 +278,7 @@ class Indexer:
         self.under_way: set[object] = set()  # objects that are being received now, and will be put
         self.failure: BaseException | None = None
         self._when_failed = when_failed
+        self._seen = seen
         self._outcomes = Counter[RecordOutcome]() if outcomes is None else outcomes
         self._thread: threading.Thread | None = None
 
@@ -369,6 +390,7 @@ class Indexer:
                         self._ledger,
                         self._archive,
                         left_behind=set(left_behind),
+                        seen=self._seen,
                     )
                 ours = {item.file: item.instance for item in batch if not item.is_left_behind}
                 if ours:
@@ -376,7 +398,14 @@ class Indexer:
                         file: instance for file, instance in ours.items() if instance is not None
                     }
                     self._outcomes.update(
-                        index(list(ours), self._settings, self._ledger, self._archive, known)
+                        index(
+                            list(ours),
+                            self._settings,
+                            self._ledger,
+                            self._archive,
+                            known,
+                            seen=self._seen,
+                        )
                     )
         except (SQLAlchemyError, OSError) as error:
             _log.error(

@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 
-from hilum.receive.indexing.indexer import Indexer
+from hilum.receive.indexing.indexer import Indexer, Seen, unseen
 from hilum.receive.policy.association_policy import Policy
 from hilum.receive.storage.dispatcher import EquipmentIdentity, ObjectDispatcher
 from hilum.receive.storage.image_store import ImageStore
@@ -39,15 +39,16 @@ def indexing(
     stop: threading.Event,
     flush_seconds: float,
     outcomes: Counter[RecordOutcome] | None = None,
+    seen: Seen = unseen,
 ) -> Iterator[ObjectDispatcher]:
     """Yield the reception for an archive that this process holds.
 
     Files left there by a killed process are swept, or indexed, first. At the end rows are written,
     for `flush_seconds` at most. A bug that ends the indexing sets `stop` and is raised at the end.
-    `outcomes` counts the outcomes of the objects.
+    `outcomes` counts the outcomes of the objects, and `seen` takes the images that are new.
     """
     archive.sweep(archive.process)
-    indexer = Indexer(settings, ledger, archive, when_failed=stop.set, outcomes=outcomes)
+    indexer = Indexer(settings, ledger, archive, when_failed=stop.set, outcomes=outcomes, seen=seen)
     for file in archive.left_behind([archive.process]):
         indexer.put_left_behind(file)
     indexer.start()

@@ -14,10 +14,10 @@ from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.dicom.rejections import is_passing, rejection_text
 from hilum.dicom.tls_client import Tls, handshake_problem, tls_of
 from hilum.errors import Retry
-from hilum.retrieve.dimse.contexts import SERVICE_NAMES, Proposal
+from hilum.retrieve.dimse.contexts import MODALITY_WORKLIST_FIND, SERVICE_NAMES, Proposal
 from hilum.retrieve.dimse.request import PendingRequest, RequestLimits, StoreHandler, abort
 from hilum.retrieve.source import SourceError
-from hilum.settings import DimseSource
+from hilum.settings import DimsePeer
 
 _LARGEST_PDU_BYTES: Final = 131_072  # DCMTK takes no larger ones
 _LAST_MESSAGE_ID: Final = 65_535
@@ -30,7 +30,7 @@ _RELEASE_SECONDS: Final = 5.0
 class PacsAssociation:
     """At most one association, and one request on it at a time. For one thread."""
 
-    def __init__(self, settings: DimseSource, proposal: Proposal) -> None:
+    def __init__(self, settings: DimsePeer, proposal: Proposal) -> None:
         self._settings = settings
         self._proposal = proposal
         self._assoc: Any = None
@@ -150,7 +150,7 @@ def acknowledge_without_delay(transport: Any) -> None:  # noqa: ANN401 - the sam
     transport.recv = receive_at_once
 
 
-def _entity(settings: DimseSource) -> AE:
+def _entity(settings: DimsePeer) -> AE:
     _config.LOG_HANDLER_LEVEL = "none"
     entity = AE(ae_title=settings.calling_ae_title)
     entity.implementation_class_uid = IMPLEMENTATION_CLASS_UID
@@ -161,20 +161,22 @@ def _entity(settings: DimseSource) -> AE:
     return entity
 
 
-def _refusal(settings: DimseSource, assoc: Any, tls: Tls | None) -> SourceError:  # noqa: ANN401
+def _refusal(settings: DimsePeer, assoc: Any, tls: Tls | None) -> SourceError:  # noqa: ANN401
     """Return why there is no association."""
     if assoc.is_rejected:
         return _rejection(settings, assoc.acceptor.primitive)
     if assoc.rejected_contexts:
+        asked = {str(item.abstract_syntax) for item in assoc.rejected_contexts}
+        service = "modality worklist" if MODALITY_WORKLIST_FIND in asked else "query and retrieve"
         return SourceError(
-            f"{settings.address} offers no query and retrieve to our AE Title"
+            f"{settings.address} offers no {service} to our AE Title"
             f" {settings.calling_ae_title}; enable it there",
             is_final=True,
         )
     return _connection_problem(settings, tls)
 
 
-def _rejection(settings: DimseSource, answer: Any) -> SourceError:  # noqa: ANN401 - the same
+def _rejection(settings: DimsePeer, answer: Any) -> SourceError:  # noqa: ANN401 - the same
     source = int(answer.result_source)
     reason = int(answer.diagnostic)
     text = rejection_text(
@@ -195,7 +197,7 @@ def _no_message(block: bool = False) -> tuple[None, None]:  # noqa: ARG001 - pyn
     return None, None
 
 
-def _connection_problem(settings: DimseSource, tls: Tls | None) -> SourceError:
+def _connection_problem(settings: DimsePeer, tls: Tls | None) -> SourceError:
     """Return why no association came about; pynetdicom keeps the reason for itself, so connect."""
     try:
         _connect(settings, tls)
@@ -211,7 +213,7 @@ def _connection_problem(settings: DimseSource, tls: Tls | None) -> SourceError:
     )
 
 
-def _connect(settings: DimseSource, tls: Tls | None) -> None:
+def _connect(settings: DimsePeer, tls: Tls | None) -> None:
     address = (settings.host, settings.port)
     plain = socket.create_connection(address, settings.timeout_seconds)
     with contextlib.closing(plain):
@@ -219,7 +221,7 @@ def _connect(settings: DimseSource, tls: Tls | None) -> None:
             tls.context().wrap_socket(plain, server_hostname=tls.server_name).close()
 
 
-def _unreachable(settings: DimseSource, error: OSError) -> SourceError:
+def _unreachable(settings: DimsePeer, error: OSError) -> SourceError:
     return SourceError(
         f"no DICOM answer from {settings.host}:{settings.port}"
         f" ({error.strerror or 'no answer in time'}); is it running, are host and port right, is a"

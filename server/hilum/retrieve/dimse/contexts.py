@@ -14,11 +14,14 @@ from hilum.domain import IMAGE_SOP_CLASSES, TRANSFER_SYNTAXES
 STUDY_ROOT_FIND: Final = "1.2.840.10008.5.1.4.1.2.2.1"
 STUDY_ROOT_MOVE: Final = "1.2.840.10008.5.1.4.1.2.2.2"
 STUDY_ROOT_GET: Final = "1.2.840.10008.5.1.4.1.2.2.3"
+# Modality Worklist Information Model (PS3.4 K.6.1.4).
+MODALITY_WORKLIST_FIND: Final = "1.2.840.10008.5.1.4.31"
 VERIFICATION: Final = "1.2.840.10008.1.1"
 SERVICE_NAMES: Final[Mapping[str, str]] = {
     STUDY_ROOT_FIND: "C-FIND (Study Root)",
     STUDY_ROOT_MOVE: "C-MOVE (Study Root)",
     STUDY_ROOT_GET: "C-GET (Study Root)",
+    MODALITY_WORKLIST_FIND: "C-FIND (Modality Worklist)",
     VERIFICATION: "C-ECHO",
 }
 _IDENTIFIER_SYNTAXES: Final = ("1.2.840.10008.1.2.1", "1.2.840.10008.1.2")

@@ -41,10 +41,14 @@ class RequestEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """`seconds` for the whole request; `silence_seconds` between two messages, None: no limit."""
+    """`seconds` for the whole request; `silence_seconds` between two messages, None: no limit.
+
+    `cancel_seconds`: how long the final response may take after a C-CANCEL.
+    """
 
     seconds: float
     silence_seconds: float | None = None
+    cancel_seconds: float = _CANCEL_SECONDS
     stop: threading.Event = field(default_factory=threading.Event)
 
 
@@ -100,7 +104,7 @@ class PendingRequest:
             return
         self.was_cancelled = True
         self.end = end
-        grace = _CANCEL_SECONDS
+        grace = self._limits.cancel_seconds
         if self._limits.silence_seconds is not None:
             grace = min(grace, self._limits.silence_seconds)
         self._deadline = time.monotonic() + grace

@@ -18,7 +18,8 @@ class SourceBreaker:
     Unlike `hilum.deliver.circuit_breaker` it knows no documents, and it does not ask itself.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pauses: Backoff = _PAUSES) -> None:
+        self._pauses = pauses
         self._outages = 0
         self._began = 0.0
         self._until = 0.0
@@ -45,7 +46,7 @@ class SourceBreaker:
         self._outages += 1
         if self._outages < _OUTAGES:
             return
-        pause = _PAUSES.after(self._outages - _OUTAGES + 1)
+        pause = self._pauses.after(self._outages - _OUTAGES + 1)
         self._began = now
         self._until = now + pause
         self.reason = (

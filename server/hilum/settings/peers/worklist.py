@@ -10,9 +10,9 @@ from hilum.settings.fields import AeTitle, Port, host_name
 from hilum.settings.peers.dimse import DimsePeer
 
 OptionalHost = Annotated[str, AfterValidator(host_name)]
-# A Code String (PS3.5 6.2).
+# A Short String (PS3.5 6.2) in ASCII.
 PriorityWord = Annotated[
-    str, StringConstraints(strip_whitespace=True, to_upper=True, pattern=r"^[A-Za-z0-9_ ]{1,16}$")
+    str, StringConstraints(strip_whitespace=True, to_upper=True, pattern=r"^[ -\[\]-~]{1,16}$")
 ]
 
 

@@ -1,0 +1,1 @@
+"""The Modality Worklist (PS3.4 K): the priority of an order by its Accession Number."""

@@ -1,0 +1,1 @@
+"""Priorities from a modality worklist."""
