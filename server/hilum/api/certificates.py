@@ -20,6 +20,7 @@ def tls_clients(settings: Settings) -> Iterator[tuple[str, TlsClient | HttpPeer 
     for name, source in settings.sources.items():
         if isinstance(source, DimseSource | DicomwebSource):
             yield f"sources.{name}", source
+    yield "worklist", settings.worklist
     yield "triton", settings.triton
     yield "audit.syslog", settings.audit.syslog
 

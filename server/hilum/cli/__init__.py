@@ -32,7 +32,7 @@ from hilum.cli import (
 from hilum.cli.campaigns import campaign, compare, export, sources, status
 from hilum.cli.fleet import hosts, ledger
 from hilum.cli.frame import app
-from hilum.cli.rules import rules
+from hilum.cli.rules import rules, worklist
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
 
@@ -67,6 +67,7 @@ __all__ = [
     "tokens",
     "transfer",
     "triton",
+    "worklist",
 ]
 
 

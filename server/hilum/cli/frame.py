@@ -117,6 +117,10 @@ rules_app = typer.Typer(
     help="Rules about studies: show, explain, test, replay.", no_args_is_help=True
 )
 app.add_typer(rules_app, name="rules")
+worklist_app = typer.Typer(
+    help="The modality worklist that names priorities.", no_args_is_help=True
+)
+app.add_typer(worklist_app, name="worklist")
 images_app = typer.Typer(help="Single images.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 

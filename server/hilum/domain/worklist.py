@@ -19,3 +19,11 @@ class WorklistAnswer:
     answered_at: float
     is_urgent: bool
     has_raised: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """The answer and its effect, for people."""
+        effect = "nothing changed"
+        if self.is_urgent:
+            effect = "its work became urgent" if self.has_raised else "nothing of it waited"
+        return f"{', '.join(self.words)} by the worklist {self.source}: {effect}"

@@ -48,6 +48,21 @@ class ResultSummary(ResponseModel):
     created_at: Moment
 
 
+class WorklistPriority(ResponseModel):
+    """The priority of a study's order, as the modality worklist names it."""
+
+    words: list[str] = Field(
+        description="Its values, urgent ones first; several where entries of the order differ.",
+        examples=[["STAT"]],
+    )
+    source: str = Field(examples=["RIS@ris.example.org:104"])
+    answered_at: Moment
+    is_urgent: bool
+    has_raised: bool = Field(
+        description="Work of the study that waited became urgent; false: nothing waited any more."
+    )
+
+
 class StudySummary(ResponseModel):
     """A study in a list."""
 
@@ -66,6 +81,9 @@ class StudySummary(ResponseModel):
     called_ae_title: str
     rule: str | None = Field(
         description="The rule that decided about it at its first image; null: there were none."
+    )
+    worklist: WorklistPriority | None = Field(
+        description="What a modality worklist says of its order; null: it named no priority."
     )
     received_first: Moment
     received_last: Moment
@@ -323,6 +341,9 @@ class StudyAnswer(ResponseModel):
     called_ae_title: str
     rule: str | None = Field(
         description="The rule that decided about it at its first image; null: there were none."
+    )
+    worklist: WorklistPriority | None = Field(
+        description="What a modality worklist says of its order; null: it named no priority."
     )
     received_first: Moment
     received_last: Moment

@@ -29,6 +29,7 @@ from hilum.domain import (
     ResultState,
     ServerReason,
     StudyState,
+    WorklistAnswer,
 )
 from hilum.withheld_reports import advice_of
 
@@ -160,6 +161,8 @@ def _facts(study: Item) -> Iterator[tuple[str, str]]:
         yield "Rule", study["rule"]
     yield "Images", str(len(study["images"]))
     yield "Priority", study["priority"]
+    if study["worklist"] is not None:
+        yield "Order", WorklistAnswer(**study["worklist"]).sentence
     yield "Revision", str(study["revision"])
     for item in study.get("shadow_results", ()):
         yield "Shadow, not reported", f"{item['release']}: {plain(item['outcome'])}"

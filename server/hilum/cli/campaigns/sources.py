@@ -62,5 +62,10 @@ def probe_source(
 
 def _show(name: str, section: SourceSection, lines: Sequence[ProbeLine]) -> None:
     print(f"{name}: {section.kind}, {section.address}")
+    show_lines(lines)
+
+
+def show_lines(lines: Sequence[ProbeLine]) -> None:
+    """Print the lines of a probe."""
     for line in lines:
         print(f"  {_MARKS[line.is_ok]} {line.topic}: {line.text}")

@@ -22,6 +22,7 @@ from hilum.cli.frame import (
     settings_of,
 )
 from hilum.settings import Settings
+from hilum.timestamps import iso
 from hilum.verbs import OF_FILES, NoVerb, Verb
 from hilum.verbs import performs as declare_verb
 
@@ -106,20 +107,27 @@ def _explain_study(uid: str, settings: Settings, *, as_json: bool) -> None:
 def _print(settings: Settings, facts: StudyFacts, study: Study | None, *, as_json: bool) -> None:
     from hilum.rules.explanation import as_text, explain  # noqa: PLC0415 - not needed elsewhere
 
+    answer = None if study is None else study.worklist
+    if answer is not None and not as_json:
+        print(f"{answer.sentence} ({iso(answer.answered_at, 'seconds')})")
+        if settings.rule_table is None:
+            print("there are no rules: all studies are alike")
+            return
     table = _table(settings)
     rules = explain(table, facts)
     decided = None if study is None else study.decision
     now = table.decide(facts)
     if as_json:
-        answer = {
+        found = {
             "calling_ae_title": facts.calling_ae_title,
             "called_ae_title": facts.called_ae_title,
             "decided": None if decided is None else asdict(decided),
             "decides": now.rule,
             "digest": now.digest,
+            "worklist": None if answer is None else asdict(answer),
             "rules": [asdict(rule) for rule in rules],
         }
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
+        print(json.dumps(found, indent=2, ensure_ascii=False))
         return
     if decided is not None:
         age = "as they are now" if decided.digest == now.digest else "which were changed since"

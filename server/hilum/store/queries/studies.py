@@ -202,6 +202,7 @@ def study_item(row: Row[Any]) -> Item:
         "calling_ae_title": row.calling_ae_title,
         "called_ae_title": row.called_ae_title,
         "rule": row.rule,
+        "worklist": row.worklist,
         "received_first": row.first_received_at,
         "received_last": row.last_received_at,
         "quiet_until": row.quiet_until,
