@@ -26,6 +26,7 @@ Item = Mapping[str, Any]
 _OTHER = "other"
 _CAMPAIGNS = 20  # their names are labels
 _DAY_SECONDS = 86400.0
+_HOUR_SECONDS = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,9 @@ class Observer:
         yield from _of_queues(self.views.queues(), known)
         yield from _of_stuck(self.views.stuck(), known)
         yield from _of_withheld(self.views.withheld({}), known)
+        recent = self.views.priorities_since(self.clock() - _HOUR_SECONDS)
+        for priority, count in recent.items():
+            yield "hilum_recent_studies", (priority.name.lower(),), count
 
     def _of_installation(self) -> Iterator[Sample]:
         for reason, is_held in self.views.retention_state().held.items():

@@ -340,6 +340,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ),
         ("stage", "priority", "destination"),
     ),
+    "hilum_recent_studies": (
+        "Studies that got an image within the last hour, by priority.",
+        ("priority",),
+    ),
     "hilum_stuck_items": (
         "Items that failed or are dead and need a person.",
         ("stage", "destination"),

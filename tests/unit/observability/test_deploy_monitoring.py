@@ -403,3 +403,35 @@ def test_grafana_provisioning_points_at_what_compose_mounts():
         f"./grafana/dashboards:{provider['options']['path']}:ro"
         in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["grafana"]["volumes"]
     )
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    ("urgent", "live", "fires"),
+    [(11, 10, True), (10, 10, False), (11, 8, False), (0, 100, False)],
+    ids=["more than half", "half", "too few studies", "none is urgent"],
+)
+def test_a_priority_that_most_studies_have_is_told(
+    urgent: int, live: int, fires: bool, tmp_path: Path
+):
+    """Two hosts say the same, and it counts once; old studies do not count."""
+    rows = {"urgent": urgent, "live": live, "reanalysis": 1000}
+    given = [
+        {
+            "series": f'hilum_recent_studies{{priority="{name}", instance="{host}"}}',
+            "values": f"{count}x30",
+        }
+        for name, count in rows.items()
+        for host in "ab"
+    ]
+    words = {
+        "summary": f"{urgent} studies of the last hour are urgent: more than half of all",
+        "description": (
+            "The priority has lost its meaning: see which rules, or orders of the worklist, are"
+            " urgent (docs/operate/worklist.md)."
+        ),
+    }
+    alerts = [{"exp_labels": {"severity": "ticket"}, "exp_annotations": words}] if fires else []
+    asked = [{"eval_time": "20m", "alertname": "HilumMostStudiesUrgent", "exp_alerts": alerts}]
+    test = {"interval": "1m", "input_series": given, "alert_rule_test": asked}
+    require_alerts(test, tmp_path)

@@ -190,6 +190,17 @@ def _has_result(release: str | None, outcome: str | None) -> ColumnElement[bool]
     return query.with_hint(result, "INDEXED BY ix_result_study_instance_uid", "sqlite").exists()
 
 
+def priorities_since(connection: Connection, since: float) -> dict[Priority, int]:
+    """Studies of each priority that got an image since then, zeros too."""
+    query = (
+        select(study.c.priority, func.count())
+        .where(study.c.last_received_at >= since)
+        .group_by(study.c.priority)
+    )
+    found = {priority: int(count) for priority, count in connection.execute(query)}
+    return {priority: found.get(priority.value, 0) for priority in Priority}
+
+
 def study_item(row: Row[Any]) -> Item:
     """A study's own row."""
     return {

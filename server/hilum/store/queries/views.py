@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, and_, func, select, true
 
-from hilum.domain import AccessToken, CommitmentState, Host
+from hilum.domain import AccessToken, CommitmentState, Host, Priority
 from hilum.settings import Destination
 from hilum.store.admin import conflicts
 from hilum.store.audit import access_tokens
@@ -231,6 +231,11 @@ class LedgerViews(CampaignViews):
         """Depth and age of every queue: an item a stage, priority and, for deliver, destination."""
         with self._snapshot() as connection:
             return queue_views.queues(connection, self._clock())
+
+    def priorities_since(self, since: float) -> dict[Priority, int]:
+        """Studies of each priority that got an image since then."""
+        with self._snapshot() as connection:
+            return study_views.priorities_since(connection, since)
 
     def destination_states(self, configured: Mapping[str, Destination]) -> list[Item]:
         """Every destination with its queue, by name."""
