@@ -83,7 +83,7 @@ class StudySummary(ResponseModel):
         description="The rule that decided about it at its first image; null: there were none."
     )
     worklist: WorklistPriority | None = Field(
-        description="What a modality worklist says of its order; null: it named no priority."
+        description="The priority of its order by a modality worklist; null: it named none."
     )
     received_first: Moment
     received_last: Moment
@@ -343,7 +343,7 @@ class StudyAnswer(ResponseModel):
         description="The rule that decided about it at its first image; null: there were none."
     )
     worklist: WorklistPriority | None = Field(
-        description="What a modality worklist says of its order; null: it named no priority."
+        description="The priority of its order by a modality worklist; null: it named none."
     )
     received_first: Moment
     received_last: Moment

@@ -1,4 +1,4 @@
-"""A probe of a worklist: whether it answers us, and what it says of one order."""
+"""A probe of a worklist: whether it answers us, and the priority of one order."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hilum.settings import Worklist
 
 
 def probe(settings: Worklist, accession: str) -> Sequence[ProbeLine]:
-    """Return what the worklist says of an order that `is_askable`. Never raises SourceError.
+    """Return the answer about an order that `is_askable`. Never raises SourceError.
 
-    Of the order only the priority is shown.
+    Only the priority of the order is shown.
     """
     with contextlib.closing(WorklistClient(settings)) as client:
         return list(_lines(settings, client, accession))

@@ -1,7 +1,7 @@
 """Look-ups of the priority of new studies in a modality worklist, beside the indexing.
 
 No reading waits for an answer: images have their rows, and are read, before the worklist is asked.
-What waits in memory is lost with its process; the next image of the study asks again.
+Studies that wait in memory are lost with their process; the next image of a study asks again.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ class DimsePeer(TlsClient):
     """The part of a section that is about the association to its peer."""
 
     host: Host = Field(description="Its host.")
-    port: Port = Field(description="Its port.")
+    port: Port = Field(description="Its port for C-FIND.")
     ae_title: AeTitle = Field(description="Its AE Title.")
     calling_ae_title: AeTitle = Field(
         "HILUM", description="Our AE Title as it is registered there."

@@ -20,7 +20,7 @@ class Worklist(DimsePeer):
     """A Modality Worklist SCP, `[worklist]`: docs/operate/worklist.md."""
 
     host: OptionalHost = Field("", description="Host of the worklist server; empty: none is asked.")
-    port: Port = Field(104, description="Its port.")
+    port: Port = Field(104, description="Its port for C-FIND.")
     ae_title: AeTitle = Field("WORKLIST", description="Its AE Title.")
     timeout_seconds: float = Field(
         1.0,

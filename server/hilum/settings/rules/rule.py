@@ -22,7 +22,8 @@ class RuleEffect(Section):
     """The `then` of a rule. A setting that is left out is as for all studies."""
 
     priority: PriorityName | None = Field(
-        None, description="Priority of their images and studies; none: live."
+        None,
+        description="Priority of their images and studies; none: live, or that of the worklist.",
     )
     releases: tuple[str, ...] | None = Field(
         None, min_length=1, description="Releases that read them; none: models.releases."

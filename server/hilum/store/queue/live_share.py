@@ -21,7 +21,7 @@ SHARE: Final = 4
 class LiveShare:
     """Chooses due rows: by priority, but live rows that are late get one claim of four.
 
-    So urgent work cannot hold up live work for ever. It costs a query only where urgent rows fill
+    So urgent work never stops live work. It costs a query only where urgent rows fill
     a claim. Re-analysis has no share: it is the last by intent.
     """
 
