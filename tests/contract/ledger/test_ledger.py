@@ -582,8 +582,14 @@ def test_claims_use_the_partial_indexes(tmp_path: Path) -> None:
             f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE state = 'due' AND due_at <= 5{extra}"
             " ORDER BY priority, due_at, id LIMIT 5",
         )
-        assert f"ix_{table}_due" in plan
-        assert "TEMP B-TREE" not in plan
+        late = plan_of(
+            ledger,
+            f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE state = 'due' AND priority = 1"
+            f" AND due_at <= 5{extra} ORDER BY due_at, id LIMIT 5",
+        )
+        for found in (plan, late):
+            assert f"ix_{table}_due" in found
+            assert "TEMP B-TREE" not in found
     ledger.close()
 
 

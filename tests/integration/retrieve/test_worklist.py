@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hilum.retrieve.source import SourceError
 from hilum.retrieve.worklist.client import WorklistClient
 from hilum.retrieve.worklist.entries import OrderPriority
+from tests.support.peers.certificates import Authority
 from tests.support.peers.peers import free_port
 from tests.support.worklist.worklists import (
     PATIENT,
@@ -108,7 +110,10 @@ def test_a_server_that_offers_no_worklist() -> None:
 
 
 def test_a_server_that_is_silent() -> None:
-    with ScriptedWorklist(ending=WorklistEnding.SILENCE) as server, refused("no whole answer|no association"):
+    with (
+        ScriptedWorklist(ending=WorklistEnding.SILENCE) as server,
+        refused("no whole answer|no association"),
+    ):
         asked(server.port, timeout_seconds=1.0)
 
 
@@ -135,3 +140,14 @@ def test_a_server_that_ignores_the_key_and_lists_everything() -> None:
         refused("does it ignore this key"),
     ):
         asked(server.port)
+
+
+def test_a_worklist_by_tls(authority: Authority) -> None:
+    own = authority.identity("ris.test", "DNS:ris.test")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    files = {"tls": True, "ca_file": authority.file}
+    with ScriptedWorklist([entry(ORDER, "STAT")], tls=context) as server:
+        assert asked(server.port, **files, tls_server_name="ris.test") == STAT
+        with refused("other.test"):
+            asked(server.port, **files, tls_server_name="other.test")

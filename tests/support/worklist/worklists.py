@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -114,9 +115,8 @@ class ScriptedWorklist:
     is_worklist: bool = True
     refuses: bool = False
     held: threading.Event | None = None
+    tls: ssl.SSLContext | None = None
     requests: list[Dataset] = field(default_factory=list)
-    associations: list[Any] = field(default_factory=list)
-    number: int = 0
 
     @property
     def port(self) -> int:
@@ -130,12 +130,10 @@ class ScriptedWorklist:
         entity.add_supported_context(model)
         entity.require_calling_aet = ["SOMEBODY"] if self.refuses else []
         self._server = entity.start_server(
-            ("127.0.0.1", self.number),
+            ("127.0.0.1", 0),
             block=False,
-            evt_handlers=[
-                (evt.EVT_C_FIND, self._find),
-                (evt.EVT_ESTABLISHED, lambda event: self.associations.append(event.assoc)),
-            ],
+            ssl_context=self.tls,
+            evt_handlers=[(evt.EVT_C_FIND, self._find)],
         )
         return self
 

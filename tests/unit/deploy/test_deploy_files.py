@@ -450,7 +450,7 @@ def test_reports_of_the_examples_releases_arrive_at_its_destination():
 def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     """Every `# name = value` with its comment sign removed must load as well."""
     text = re.sub(
-        r"^# (?=\w+ += |\[(destinations|senders|commitment|sources|\[rules))",
+        r"^# (?=\w+ += |\[(destinations|senders|commitment|sources|worklist\]|\[rules))",
         "",
         (DEPLOY / "hilum.toml").read_text(),
         flags=re.MULTILINE,
@@ -460,6 +460,7 @@ def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     settings = load(path)
     assert set(settings.destinations) == {"pacs", "outbox", "archive", "fhir", "ris", "worklist"}
     assert settings.triton.url == "triton:8001"
+    assert settings.worklist.address == "RIS@ris.example.org:104"
     assert rule_of(settings, facts("MOBILE_DR", Modality="DX")) == "mobile"
     assert settings.senders["ARCHIVE"].transfer_syntaxes == (
         "JPEG2000Lossless",
