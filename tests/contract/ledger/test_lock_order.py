@@ -29,6 +29,7 @@ from hilum.domain import (
     RemovalReason,
     RolloutMode,
     StudyState,
+    WorklistAnswer,
 )
 from hilum.store.admin import reanalyse
 from hilum.store.admin.erase import Erasure
@@ -37,7 +38,14 @@ from hilum.store.archive.archive import Archive
 from hilum.store.intake import record
 from hilum.store.intake.received import Arrival
 from hilum.store.ledger import Ledger, RecordOutcome
-from hilum.store.queue import comparisons, complete, destination_lease, rejections, reopen
+from hilum.store.queue import (
+    comparisons,
+    complete,
+    destination_lease,
+    rejections,
+    reopen,
+    worklist,
+)
 from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.rollouts.assign import rollout_of
 from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts, _store
@@ -290,6 +298,51 @@ def test_a_study_is_erased_while_it_is_read(ledger: Ledger) -> None:
     ledger.record([image(*FIRST)])
     (lease,) = leases(ledger)
     beside(ledger, holds(lease), lambda: erases(ledger, FIRST[1]), ends(lease))
+
+
+STAT = WorklistAnswer(("STAT",), "RIS@ris:104", _NOW, is_urgent=True)
+
+
+def answers(study_uid: str) -> Step:
+    """A worklist says that a study is urgent."""
+    return lambda connection: worklist.take_answer(connection, study_uid, STAT)
+
+
+def test_a_study_is_read_while_it_becomes_urgent(ledger: Ledger) -> None:
+    ledger.record([image(*FIRST), image("1.2.7", FIRST[1])])
+    first, second = leases(ledger)
+    beside(
+        ledger,
+        answers(FIRST[1]),
+        lambda: ledger.advance("analyse", [(first, _ANALYSED), (second, _ANALYSED)]),
+        answers(FIRST[1]),
+    )
+
+
+def test_a_study_becomes_urgent_while_it_is_read(ledger: Ledger) -> None:
+    ledger.record([image(*FIRST), image("1.2.7", FIRST[1])])
+    first, second = leases(ledger)
+    beside(
+        ledger,
+        ends(first),
+        lambda: ledger.take_worklist_answer(FIRST[1], STAT),
+        holds(second),
+    )
+    with transaction(ledger) as connection:
+        assert connection.execute(select(study.c.priority)).scalar_one() == Priority.URGENT
+
+
+def test_a_study_gets_images_while_it_becomes_urgent(ledger: Ledger) -> None:
+    ledger.record([image(*FIRST)])
+    beside(
+        ledger,
+        answers(FIRST[1]),
+        lambda: ledger.record([image("1.2.7", FIRST[1])]),
+        answers(FIRST[1]),
+    )
+    with transaction(ledger) as connection:
+        found = connection.execute(select(reading.c.priority)).scalars().all()
+    assert found == [Priority.URGENT] * 2
 
 
 def test_studies_are_closed_while_they_get_images(ledger: Ledger) -> None:

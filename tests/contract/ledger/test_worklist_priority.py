@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sqlalchemy import Table
 
-from hilum.domain import Priority, WorklistAnswer
+from hilum.domain import DeliveryJob, Priority, WorklistAnswer
 from hilum.store.ledger import Ledger
 from hilum.store.queue.live_share import LATE_SECONDS, SHARE
 from hilum.store.schema.tables import delivery, reading, result, study
@@ -186,3 +186,25 @@ def test_the_live_share_of_a_claim_of_many_is_filled_up_with_urgent_ones(
         Priority.URGENT,
         Priority.URGENT,
     ]
+
+
+def test_deliveries_to_one_destination_have_the_same_share(
+    street: Street, ledger: Ledger, clock: Clock
+) -> None:
+    street.receive("1.1", 1)
+    for number in range(2 * SHARE):
+        street.receive(f"2.{number}", 1, priority=Priority.URGENT)
+    street.read()
+    street.assemble()
+    street.report()
+    clock.now += LATE_SECONDS
+
+    jobs = [
+        job
+        for _ in range(SHARE)
+        for job in ledger.claim("deliver", 1, "d", 60.0, destination_name="pacs")
+    ]
+
+    studies = [job.study_instance_uid for job in jobs if isinstance(job, DeliveryJob)]
+    assert studies[-1] == "1.1"
+    assert "1.1" not in studies[:-1]
