@@ -434,4 +434,4 @@ def test_a_priority_that_most_studies_have_is_told(
     alerts = [{"exp_labels": {"severity": "ticket"}, "exp_annotations": words}] if fires else []
     asked = [{"eval_time": "20m", "alertname": "HilumMostStudiesUrgent", "exp_alerts": alerts}]
     test = {"interval": "1m", "input_series": given, "alert_rule_test": asked}
-    require_alerts(test, tmp_path)
+    require_promised(test, tmp_path)
