@@ -32,6 +32,7 @@ from hilum.domain.deliveries import Delivery
 from hilum.domain.dicom import (
     BASIC_TEXT,
     ENCAPSULATED_PDF,
+    GRAYSCALE_PRESENTATION_STATE,
     IMAGE_SOP_CLASSES,
     SECONDARY_CAPTURE,
     SR_CLASS_PREFERENCE,
@@ -45,6 +46,7 @@ from hilum.domain.dicom import (
 from hilum.domain.documents import (
     DOCUMENT_KINDS,
     FHIR,
+    GSPS,
     HEAT_MAP,
     HL7,
     JSON,
@@ -132,6 +134,8 @@ __all__ = [
     "ENDED_SERIES",
     "FHIR",
     "FILES",
+    "GRAYSCALE_PRESENTATION_STATE",
+    "GSPS",
     "HEAT_MAP",
     "HL7",
     "IMAGE_SOP_CLASSES",

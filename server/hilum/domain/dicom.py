@@ -36,6 +36,7 @@ BASIC_TEXT = SR_CLASS_PREFERENCE[-1]
 
 SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
 ENCAPSULATED_PDF = "1.2.840.10008.5.1.4.1.1.104.1"
+GRAYSCALE_PRESENTATION_STATE = "1.2.840.10008.5.1.4.1.1.11.1"
 
 
 # What a chest radiograph may come as, by the keywords of PS3.6 table A-1, which settings use.

@@ -10,6 +10,7 @@ from typing import Final
 from hilum.domain.dicom import (
     BASIC_TEXT,
     ENCAPSULATED_PDF,
+    GRAYSCALE_PRESENTATION_STATE,
     SECONDARY_CAPTURE,
     SR_CLASS_PREFERENCE,
 )
@@ -119,6 +120,14 @@ TEXT_SR: Final = DocumentKind(
     sop_class_uid=BASIC_TEXT.sop_class_uid,
     says_findings=True,
 )
+GSPS: Final = DocumentKind(
+    "gsps",
+    "Presentation state",
+    _DICOM,
+    "dcm",
+    sop_class_uid=GRAYSCALE_PRESENTATION_STATE,
+    says_findings=True,
+)
 # It names the patient, too, and the JSON of the same result is read instead.
 HL7: Final = DocumentKind(
     "hl7", "HL7 v2 message", "x-application/hl7-v2+er7", "hl7", says_findings=True
@@ -144,7 +153,7 @@ _DERIVED: Final = tuple(
 
 DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
     kind.key: kind
-    for kind in (SR, *_DERIVED, JSON, HEAT_MAP, SHEET, PDF, TEXT_SR, HL7, NOTICE, FHIR)
+    for kind in (SR, *_DERIVED, JSON, HEAT_MAP, SHEET, PDF, TEXT_SR, GSPS, HL7, NOTICE, FHIR)
 }
 
 

@@ -194,6 +194,7 @@ class ReportHandler:
             sheet_series_number=settings.report.sheet_series_number,
             pdf_series_number=settings.report.pdf_series_number,
             text_series_number=settings.report.text_series_number,
+            gsps_series_number=settings.report.gsps_series_number,
             disclaimer=settings.report.disclaimer,
             site_name=settings.site.name,
             software_version=__version__,

@@ -29,6 +29,7 @@ class ReportContext:
     sheet_series_number: int = 9004
     pdf_series_number: int = 9005
     text_series_number: int = 9006
+    gsps_series_number: int = 9007
     series_title: str = "AI CXR"
     patient_id_system: str = ""
     hl7: Hl7MessageSettings = field(default_factory=Hl7MessageSettings)

@@ -1,4 +1,4 @@
-"""Documents that are rendered from a result: its sheet as image and as PDF, and its text.
+"""Documents that are rendered from a result: its sheet, its text, its layer over the images.
 
 They take so long that they are built in another process. Programs that draw are imported only
 where a document is asked for.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydicom.dataset import Dataset
 
-from hilum.domain import HEAT_MAP, PDF, SHEET, TEXT_SR, Document, Outcome, Release, ReportJob
+from hilum.domain import GSPS, HEAT_MAP, PDF, SHEET, TEXT_SR, Document, Outcome, Release, ReportJob
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, ReportContext
 from hilum.report.documents import text_report
@@ -103,10 +103,30 @@ def _text_sr(rendition: Rendition) -> Document:
     )
 
 
-RENDERED: Final[Mapping[str, Callable[[Rendition], Document]]] = {
+def _gsps(rendition: Rendition) -> Document | None:
+    from hilum.report.presentation_state.state import (  # noqa: PLC0415 - on demand
+        Layered,
+        presentation_state,
+    )
+
+    with quietly():
+        return presentation_state(
+            Layered(
+                rendition.job,
+                rendition.release,
+                rendition.context,
+                rendition.sources,
+                rendition.headers,
+            )
+        )
+
+
+# Each answers None where there is nothing to show.
+RENDERED: Final[Mapping[str, Callable[[Rendition], Document | None]]] = {
     SHEET.key: _sheet,
     PDF.key: _pdf,
     TEXT_SR.key: _text_sr,
+    GSPS.key: _gsps,
 }
 
 
@@ -116,7 +136,10 @@ def rendered(rendition: Rendition) -> Iterator[Document]:
         if kind not in RENDERED:
             continue
         try:
-            yield RENDERED[kind](rendition)
+            made = RENDERED[kind](rendition)
         except NotAnalysed:
             if rendition.job.result.outcome is not Outcome.NOT_ANALYSED:
                 raise
+            continue
+        if made is not None:
+            yield made

@@ -48,9 +48,9 @@ class Destination(Section):
         description=(
             "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR;"
             " sheet: the result on one page, as Secondary Capture; pdf: that page as Encapsulated"
-            " PDF; text_sr: Basic Text SR; hl7: an ORU^R01 message; notice: a small"
-            " JSON without patient data; fhir: a transaction Bundle of FHIR R4. See"
-            " docs/destinations/documents.md."
+            " PDF; text_sr: Basic Text SR; gsps: a presentation state with the findings over the"
+            " images; hl7: an ORU^R01 message; notice: a small JSON without patient data; fhir: a"
+            " transaction Bundle of FHIR R4. See docs/destinations/documents.md."
         ),
     )
     accept_untrained: bool = Field(

@@ -33,6 +33,9 @@ class Report(Section):
     text_series_number: int = Field(
         9006, ge=1, le=2147483647, description="Series Number of the text reports' series."
     )
+    gsps_series_number: int = Field(
+        9007, ge=1, le=2147483647, description="Series Number of the presentation states' series."
+    )
     campaign_series_number: int = Field(
         9003,
         ge=1,

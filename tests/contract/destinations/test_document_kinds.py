@@ -14,6 +14,7 @@ import pytest
 from hilum.domain import (
     DOCUMENT_KINDS,
     FHIR,
+    GSPS,
     HEAT_MAP,
     HL7,
     JSON,
@@ -84,6 +85,7 @@ MADE: Mapping[str, Callable[[ReportJob, Path, str], Document]] = {
     SHEET.key: drawn,
     PDF.key: drawn,
     TEXT_SR.key: drawn,
+    GSPS.key: drawn,
     HL7.key: built,
     NOTICE.key: built,
     FHIR.key: built,

@@ -448,7 +448,14 @@ def test_every_image_is_used_or_has_a_reason(kinds):
         )
 
 
-SERIES = {"sr_series", "heatmap_series", "sheet_series", "pdf_series", "text_sr_series"}
+SERIES = {
+    "sr_series",
+    "heatmap_series",
+    "sheet_series",
+    "pdf_series",
+    "text_sr_series",
+    "gsps_series",
+}
 
 
 def test_another_epoch_mints_other_uids_in_the_same_series() -> None:

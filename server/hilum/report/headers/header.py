@@ -78,6 +78,16 @@ def read_descriptors(instance: Instance) -> Dataset:
         return _read(instance, OF_OTHERS)
 
 
+def raw_header(instance: Instance) -> Dataset:
+    """Return the stored header as it is, for readers that expect any fault of a value.
+
+    Raises NotAnalysed(corrupt_header) when it cannot be read at all.
+    """
+    is_implicit = instance.transfer_syntax_uid == ImplicitVRLittleEndian
+    with quietly():
+        return _parse(instance.header, is_implicit, is_implicit or is_usual(instance))
+
+
 def read_elements(
     encoded: bytes, wanted: Container[int], *, is_implicit: bool = False, is_little: bool = True
 ) -> Dataset:
