@@ -55,6 +55,7 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProce
             "STRICTUNTITLED",
             "STRICTSHEET",
             "STRICTPDF",
+            "STRICTGSPS",
             "STRICT2PDF",
         )
     }
@@ -140,7 +141,7 @@ def test_our_own_report_is_acknowledged_counted_and_forgotten(
 
 
 @pytest.mark.parametrize("calling", ["PAGES", "STRICT"])
-@pytest.mark.parametrize("kind", ["sheet", "pdf"])
+@pytest.mark.parametrize("kind", ["sheet", "pdf", "gsps"])
 def test_our_own_page_is_acknowledged_counted_and_never_read_as_input(
     listener: ListenerProcess, ledger: Ledger, kind: str, calling: str
 ) -> None:
@@ -152,7 +153,7 @@ def test_our_own_page_is_acknowledged_counted_and_never_read_as_input(
     wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
 
-@pytest.mark.parametrize("kind", ["sheet", "pdf"])
+@pytest.mark.parametrize("kind", ["sheet", "pdf", "gsps"])
 def test_our_own_page_is_known_by_its_uid_when_an_archive_has_changed_its_header(
     listener: ListenerProcess, ledger: Ledger, kind: str
 ) -> None:

@@ -56,7 +56,7 @@ def own_report(images: Sequence[Dataset], serial: str) -> Dataset:
 
 
 def own_page(images: Sequence[Dataset], serial: str, kind: str) -> Dataset:
-    """The result sheet, or its PDF, that the installation with this serial number makes."""
+    """The result sheet, its PDF or the presentation state that the installation with this serial number makes."""
     job = report_of(list(images), make_release())
     context = dataclasses.replace(CONTEXT, installation_serial=serial)
     report = build_report(job, make_release(), context, (kind,), HeatMapSources({}, 1))

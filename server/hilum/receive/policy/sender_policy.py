@@ -20,7 +20,11 @@ SR_SOP_CLASSES: tuple[str, ...] = (
     uid.BasicTextSRStorage,
 )
 # Accepted from all senders, so that returned reports can be acknowledged and discarded.
-REPORT_SOP_CLASSES: tuple[str, ...] = (*SR_SOP_CLASSES, uid.EncapsulatedPDFStorage)
+REPORT_SOP_CLASSES: tuple[str, ...] = (
+    *SR_SOP_CLASSES,
+    uid.EncapsulatedPDFStorage,
+    uid.GrayscaleSoftcopyPresentationStateStorage,
+)
 KEY_OBJECT_SELECTION: str = uid.KeyObjectSelectionDocumentStorage  # for rejection notes (IHE IOCM)
 VERIFICATION = "1.2.840.10008.1.1"
 STORAGE_COMMITMENT = "1.2.840.10008.1.20.1"  # Push Model (PS3.4 annex J)

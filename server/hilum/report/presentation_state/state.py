@@ -117,8 +117,9 @@ class Layered:
         return {uid: ends for uid, ends in found.items() if ends is not None}
 
     def _shown(self, image: SourceDisplay) -> tuple[Shown, ...]:
+        may_show = self.release.has_cam and self.sources.shows_maps
         picture = self.sources.pictures.get(image.sop_instance_uid)
-        if picture is None or picture.maps is None or not self.sources.shows_maps:
+        if picture is None or picture.maps is None or not may_show:
             return ()
         source = next(
             item
@@ -165,6 +166,14 @@ def _reference(image: SourceDisplay, whose: Dataset) -> Dataset:
     return item
 
 
+def _of_one_size(reference: Dataset, first: Dataset) -> Dataset:
+    """Return an image with this size: highdicom refuses several, the standard does not."""
+    item = Dataset(reference)
+    item["Rows"] = first["Rows"]
+    item["Columns"] = first["Columns"]
+    return item
+
+
 def _annotations(
     reference: Dataset, image: SourceDisplay, layered: Layered
 ) -> list[GraphicAnnotation]:
@@ -186,7 +195,7 @@ def _state(
     shape = "INVERSE" if layered.images[0].is_monochrome1 else "IDENTITY"
     description = picture_description(result, _TITLE)
     state = GrayscaleSoftcopyPresentationState(
-        referenced,
+        [_of_one_size(item, referenced[0]) for item in referenced],
         series_instance_uid=result.identifiers[GSPS.series],
         series_number=context.gsps_series_number,
         sop_instance_uid=result.identifiers[GSPS.key],

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
+import numpy as np
 from highdicom.content import ReferencedImageSequence
 from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
@@ -67,15 +68,21 @@ def _add_modality(state: Dataset, image: SourceDisplay) -> None:
             state.ModalityLUTSequence = [item]
 
 
-def _table(table: LookupTable) -> Dataset:
-    """Return an item with the entries as words; the sign of the first input is that of its VR."""
+def _table(table: LookupTable, *, is_stretched: bool = False) -> Dataset:
+    """Return an item with entries of 16 bits, or of 8: a presentation state has no others.
+
+    `is_stretched`: the entries keep their share of the range. The sign of the first input is that
+    of its VR.
+    """
     item = Dataset()
-    descriptor = [len(table.entries) % _WORDS, table.first, table.bits]
+    bits = 8 if table.bits == 8 else 16  # noqa: PLR2004 - as above
+    factor = (2**bits - 1) / (2**table.bits - 1) if is_stretched else 1.0
+    descriptor = [len(table.entries) % _WORDS, table.first, bits]
     is_signed = table.first < 0
     if is_signed and descriptor[0] >= _WORDS // 2:
         descriptor[0] -= _WORDS
     item.add(DataElement(_DESCRIPTOR, "SS" if is_signed else "US", descriptor))
-    item.add(DataElement(_DATA, "OW", table.entries.astype("<u2").tobytes()))
+    item.add(DataElement(_DATA, "OW", np.rint(table.entries * factor).astype("<u2").tobytes()))
     return item
 
 
@@ -98,7 +105,7 @@ def _voi(image: SourceDisplay, range_of: tuple[float, float] | None) -> Dataset 
         return _window(voi.window, said)
     if voi.lut is not None:
         item = Dataset()
-        item.VOILUTSequence = [_table(voi.lut)]
+        item.VOILUTSequence = [_table(voi.lut, is_stretched=True)]
         return item
     if range_of is None:
         return None
