@@ -314,7 +314,7 @@ def test_words_stay_in_the_corner_and_at_the_foot(layer: Layer) -> None:
     assert len(head.UnformattedTextValue) <= 1024
     assert head.BoundingBoxAnnotationUnits == foot.BoundingBoxAnnotationUnits == "DISPLAY"
     assert max(head.BoundingBoxBottomRightHandCorner[1], 0.17) == 0.17
-    assert head.BoundingBoxBottomRightHandCorner[0] < 0.45
+    assert head.BoundingBoxBottomRightHandCorner[0] <= 0.46
     assert foot.BoundingBoxTopLeftHandCorner[1] > 0.93
     assert foot.UnformattedTextValue.endswith(CONTEXT.disclaimer)
 

@@ -11,7 +11,7 @@ from hilum.report.context import ReportContext
 from hilum.report.numbers import percent, score_in_words
 from hilum.report.wording import DECISIONS, meaning_of
 
-LINE_COLUMNS: Final = 48  # an ideograph takes two
+LINE_COLUMNS: Final = 52  # an ideograph takes two
 FOOT_COLUMNS: Final = 100
 _FINDINGS: Final = 5
 _DISCLAIMER_LINES: Final = 2

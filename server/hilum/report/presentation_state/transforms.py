@@ -69,15 +69,14 @@ def _add_modality(state: Dataset, image: SourceDisplay) -> None:
 
 
 def _table(table: LookupTable, *, is_stretched: bool = False) -> Dataset:
-    """Return an item with entries of 16 bits, or of 8: a presentation state has no others.
+    """Return an item with entries of 16 bits: a presentation state has no others but 8.
 
     `is_stretched`: the entries keep their share of the range. The sign of the first input is that
     of its VR.
     """
     item = Dataset()
-    bits = 8 if table.bits == 8 else 16  # noqa: PLR2004 - as above
-    factor = (2**bits - 1) / (2**table.bits - 1) if is_stretched else 1.0
-    descriptor = [len(table.entries) % _WORDS, table.first, bits]
+    factor = (_WORDS - 1) / (2**table.bits - 1) if is_stretched else 1.0
+    descriptor = [len(table.entries) % _WORDS, table.first, 16]
     is_signed = table.first < 0
     if is_signed and descriptor[0] >= _WORDS // 2:
         descriptor[0] -= _WORDS
