@@ -61,7 +61,7 @@ class Destination(Section):
         default=False,
         description=(
             "Also receives reports (sr, sheet, pdf, text_sr, hl7, fhir) on studies of which no"
-            " image could be analysed, with the reason."
+            " image could be analysed, with the reason. Such a study has no presentation state."
         ),
     )
 

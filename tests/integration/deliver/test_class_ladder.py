@@ -222,14 +222,15 @@ def test_probe_looks_for_heat_maps_where_they_shall_go():
 
 
 def test_probe_looks_for_each_class_that_a_destination_lists():
-    kinds = ("sheet", "pdf", "text_sr")
+    kinds = ("sheet", "pdf", "text_sr", "gsps")
     with pacs(TEXT.sop_class_uid) as (port, _):
         found = probe_destination("pacs", destination(port, "PACS", documents=kinds))
     assert not found.is_ok
     assert found.detail == (
         "it accepts no result sheet; enable Secondary Capture Image Storage for our AE Title HILUM"
         " there; it accepts no result sheet as PDF; enable Encapsulated PDF Storage for our AE Title"
-        " HILUM there"
+        " HILUM there; it accepts no presentation state; enable Grayscale Softcopy Presentation State"
+        " Storage for our AE Title HILUM there"
     )
 
 

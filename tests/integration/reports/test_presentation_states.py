@@ -345,8 +345,8 @@ def test_a_line_is_around_the_cell_that_raised_the_score(tmp_path: Path) -> None
     """Row 2, column 5 of 7 x 7 cells, over the square that the recipe cuts from the middle."""
     made = written(tmp_path, "dx of two views")
     middle = made.lines()[0][:-1].mean(axis=0)
-    side, cell = 160, 160 / 7
-    assert np.allclose(middle, (5.5 * cell, 16 + 2.5 * cell), atol=cell / 4), side
+    cell = 160 / 7
+    assert np.allclose(middle, (5.5 * cell, 16 + 2.5 * cell), atol=cell / 4)
 
 
 def test_a_line_over_a_picture_that_was_turned_is_where_the_model_looked(tmp_path: Path) -> None:

@@ -410,6 +410,19 @@ def test_an_earlier_sheet_does_not_stay_the_last_one(tmp_path: Path) -> None:
     assert (found["sheet"], found["pdf"], "text_sr" in found) == (("pages",), ("asked",), False)
 
 
+def test_a_presentation_state_goes_where_it_is_listed_and_never_of_what_was_not_analysed(
+    tmp_path: Path,
+) -> None:
+    taking = {
+        "viewer": FolderDestination(
+            path=Path("viewer"), documents=("gsps",), report_not_analysed=True
+        ),
+        "other": FolderDestination(path=Path("other"), documents=("sheet",)),
+    }
+    assert run(routed(tmp_path, job(is_analysed=True), taking))["gsps"] == ("viewer",)
+    assert "gsps" not in run(routed(tmp_path, job(is_analysed=False), taking))
+
+
 def test_a_result_from_before_a_kind_had_uids_goes_out_without_it(tmp_path: Path) -> None:
     claimed = job(is_analysed=True)
     known = {

@@ -32,6 +32,7 @@ _LEFT: Final = 0.01
 _TOP: Final = 0.01
 _HEAD_WIDTH: Final = 0.44
 _LINE_HEIGHT: Final = 0.017  # of the displayed area: nine lines are a seventh of it
+_BESIDE: Final = (0.0, 1.1, 2.2, -1.1, -2.2)  # widths from the top of a line to its number
 _LEAST_MARK: Final = 4.0  # pixels
 _MARK: Final = 0.03  # of the shorter side: the height of a contour's number
 
@@ -76,19 +77,36 @@ def line_annotation(
 
 
 def _marks(shown: SourceDisplay, contours: Mapping[int, Sequence[Points]]) -> Iterator[TextObject]:
+    """Yield the numbers, each above the top of its largest line and beside those before it."""
     side = min(shown.rows, shown.columns)
-    size = min(max(_LEAST_MARK, _MARK * side), side / 2)
+    height = min(max(_LEAST_MARK, _MARK * side), side / 2)
+    width = 1.5 * height
+    placed: list[tuple[float, float]] = []
     for number, lines in contours.items():
         highest = lines[0][lines[0][:, 1].argmin()]
-        # Maps of several findings often agree, and their numbers shall not lie on each other.
-        left = _within(float(highest[0]) + (number - 1) * 1.5 * size, shown.columns - 1.5 * size)
-        top = _within(float(highest[1]) - size, shown.rows - size)
+        top = _within(float(highest[1]) - height, shown.rows - height)
+        places = [
+            (_within(float(highest[0]) + step * width, shown.columns - width), top)
+            for step in _BESIDE
+        ]
+        # Maps of several findings often agree.
+        free = [place for place in places if not _is_taken(place, placed, (width, height))]
+        left, _ = place = (free or places)[0]
+        placed.append(place)
         yield TextObject(
             str(number),
             AnnotationUnitsValues.PIXEL,
-            bounding_box=(left, top, left + 1.5 * size, top + size),
+            bounding_box=(left, top, left + width, top + height),
             text_justification=TextJustificationValues.LEFT,
         )
+
+
+def _is_taken(
+    place: tuple[float, float], placed: Sequence[tuple[float, float]], size: tuple[float, float]
+) -> bool:
+    return any(
+        abs(place[0] - left) < size[0] and abs(place[1] - top) < size[1] for left, top in placed
+    )
 
 
 def _within(place: float, most: float) -> float:

@@ -116,12 +116,13 @@ def _findings(result: Result, numbers: Mapping[str, int]) -> list[str]:
 
 
 def _finding(finding: Finding, number: int | None) -> str:
-    """`[1] Effusion: Present, 0.610 (at 0.5)`: the name is cut, the numbers never."""
+    """`[1] Effusion: Present, 0.610 (at 0.5), 58%`: the name is cut, the numbers never.
+
+    The score with its operating point, then the probability where there is one.
+    """
     mark = "" if number is None else f"[{number}] "
-    score = score_in_words(finding)
-    parts = [DECISIONS[finding.decision], score]
-    if finding.probability is not None:
-        parts.append(percent(finding.probability))
     point = finding.operating_point
-    after = f": {', '.join(parts)}" + ("" if point is None else f" (at {point:.4g})")
+    after = f": {DECISIONS[finding.decision]}, {score_in_words(finding)}"
+    after += "" if point is None else f" (at {point:.4g})"
+    after += "" if finding.probability is None else f", {percent(finding.probability)}"
     return mark + fitted(finding.text, LINE_COLUMNS - len(mark) - len(after)) + after

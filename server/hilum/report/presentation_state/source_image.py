@@ -15,6 +15,7 @@ from hilum.domain import Instance
 from hilum.errors import NotAnalysed
 from hilum.report.headers.header import raw_header
 from hilum.report.presentation_state.contours import Points
+from hilum.report.presentation_state.lines import fitted
 from hilum_preprocessing import InputSpec, NotAnalysable
 from hilum_preprocessing.header.elements import first_item, numbers, word, words
 from hilum_preprocessing.header.lookup_table import LookupTable
@@ -32,6 +33,7 @@ from hilum_preprocessing.orientation import Turn, turn_of
 from hilum_preprocessing.spec.placement import Placement, place
 from hilum_preprocessing.spec.sizing import geometry_of
 
+_LONGEST_TYPE: Final = 16  # characters: the defined terms have three at most
 _LARGEST_TERM: Final = 1000  # of an aspect ratio in whole numbers
 # The attributes of a shape and how many values each has; 0: points of a polygon (PS3.3 C.7.6.11).
 _SHUTTERS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
@@ -140,7 +142,7 @@ def _rescale_type(header: Dataset) -> str:
         found = word(header, "RescaleType") if item is None else word(item, "ModalityLUTType")
     except NotAnalysable:
         found = ""
-    return found[:16] or "US"
+    return fitted(found, _LONGEST_TYPE) or "US"
 
 
 def _spacing(header: Dataset) -> tuple[float, float] | None:

@@ -14,6 +14,7 @@ from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
 from pydicom.valuerep import format_number_as_ds
 
+from hilum.report.presentation_state.lines import fitted
 from hilum.report.presentation_state.source_image import SourceDisplay
 from hilum_preprocessing.header.lookup_table import LookupTable
 from hilum_preprocessing.header.luts import Rescale, Window
@@ -23,6 +24,7 @@ Ranges = Mapping[str, tuple[float, float]]
 """Smallest and largest value of images that have no VOI, by SOP Instance UID."""
 
 _WORDS: Final = 1 << 16
+_LONG_STRING: Final = 64  # characters of LO
 _LARGEST_WHOLE: Final = 1e15  # 15 digits and a sign
 _DESCRIPTOR: Final = 0x00283002
 _DATA: Final = 0x00283006
@@ -100,7 +102,7 @@ def _voi(image: SourceDisplay, range_of: tuple[float, float] | None) -> Dataset 
     """Return the first window, else the VOI LUT, as the result sheet shows the image."""
     voi = image.voi
     if voi.window is not None:
-        said = voi.explanations[0][:64] if voi.explanations else ""
+        said = fitted(voi.explanations[0], _LONG_STRING) if voi.explanations else ""
         return _window(voi.window, said)
     if voi.lut is not None:
         item = Dataset()
