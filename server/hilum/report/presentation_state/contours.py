@@ -64,7 +64,7 @@ def contours_of(cells: NDArray[np.float32], placement: Placement) -> list[Points
 
 
 def _places(samples: int, length: int) -> Points:
-    """Return where samples lie in the source: in their middle, and the ring at the borders."""
+    """Return the place of each sample in the source: its middle; the ring is at the borders."""
     inner = (np.arange(samples) + 0.5) * length / samples
     return np.concatenate([[0.0], inner, [float(length)]])
 

@@ -97,7 +97,7 @@ def _wrapped(text: str, columns: int) -> list[str]:
 
 
 def _release_line(result: Result, release: Release) -> str:
-    """Return release and state; the release may be cut, what follows it never."""
+    """Return release and state; the release may be cut, its state never."""
     after = ", unverified"
     after += ", uncalibrated" if result.findings and not result.is_calibrated else ""
     after += f", rev. {result.revision}" if result.revision > 1 else ""

@@ -93,7 +93,7 @@ class SourceDisplay:
 
 
 def source_display(instance: Instance, spec: InputSpec) -> SourceDisplay | None:
-    """Return what the header of an image says, None where no presentation state can show it.
+    """Return the display of an image by its header; None: no presentation state can show it.
 
     That is a picture in colour, one of several frames, or a header that cannot be read.
     """

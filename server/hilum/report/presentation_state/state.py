@@ -136,8 +136,8 @@ def presentation_state(layered: Layered) -> Document | None:
     """Return the document, None where there is nothing to show.
 
     That is a result without any image that a presentation state can show, and a study that was not
-    analysed. Where an earlier one may lie, one that says so takes its place. Deterministic: the
-    same result gives the same bytes.
+    analysed. Where a destination may have an earlier one, one that says so takes its place.
+    Deterministic: the same result gives the same bytes.
     """
     job = layered.job
     is_analysed = layered.result.outcome is not Outcome.NOT_ANALYSED
