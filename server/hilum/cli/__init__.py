@@ -30,7 +30,7 @@ from hilum.cli import (
     triton,
 )
 from hilum.cli.campaigns import campaign, compare, export, sources, status
-from hilum.cli.fleet import hosts, ledger
+from hilum.cli.fleet import hosts, ledger, workitems
 from hilum.cli.frame import app
 from hilum.cli.rules import rules, worklist
 from hilum.cli.transfer import parse_peer
@@ -67,6 +67,7 @@ __all__ = [
     "tokens",
     "transfer",
     "triton",
+    "workitems",
     "worklist",
 ]
 

@@ -121,6 +121,10 @@ worklist_app = typer.Typer(
     help="The modality worklist that names priorities.", no_args_is_help=True
 )
 app.add_typer(worklist_app, name="worklist")
+workitems_app = typer.Typer(
+    help="Work items that Hilum performs for a worklist manager.", no_args_is_help=True
+)
+app.add_typer(workitems_app, name="workitems")
 images_app = typer.Typer(help="Single images.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 

@@ -123,6 +123,15 @@ from hilum.domain.states import (
     WorkState,
 )
 from hilum.domain.studies import Study
+from hilum.domain.workitems import (
+    OPEN_WORKITEMS,
+    WORKITEM_REASONS,
+    AcceptedObject,
+    StudyProgress,
+    Workitem,
+    WorkitemReason,
+    WorkitemState,
+)
 from hilum.domain.worklist import WorklistAnswer
 
 __all__ = [
@@ -142,6 +151,7 @@ __all__ = [
     "JSON",
     "NOTICE",
     "NO_ARCHIVE",
+    "OPEN_WORKITEMS",
     "PDF",
     "PICTURES",
     "REASONS",
@@ -155,6 +165,8 @@ __all__ = [
     "SR_KINDS",
     "TEXT_SR",
     "TRANSFER_SYNTAXES",
+    "WORKITEM_REASONS",
+    "AcceptedObject",
     "AccessToken",
     "ActivationMaps",
     "Actor",
@@ -227,8 +239,12 @@ __all__ = [
     "SrClass",
     "Study",
     "StudyJob",
+    "StudyProgress",
     "StudyState",
     "WorkState",
+    "Workitem",
+    "WorkitemReason",
+    "WorkitemState",
     "WorklistAnswer",
     "alias_of",
     "file_stem",

@@ -311,6 +311,23 @@ SOURCE_WAITING = Gauge(
     ["source", "cause"],
     multiprocess_mode="livemax",
 )
+WORKITEM_MANAGER_AWAY = Gauge(
+    "hilum_workitem_manager_away",
+    "1 while a worklist manager cannot be asked.",
+    ["manager"],
+    multiprocess_mode="livemax",
+)
+WORKITEMS_OPEN = Gauge(
+    "hilum_workitems_open",
+    "Work items that Hilum has claimed and not finished.",
+    ["manager"],
+    multiprocess_mode="livemax",
+)
+WORKITEMS_ENDED = Counter(
+    "hilum_workitems_ended_total",
+    "Work items that have ended, by state: completed, cancelled, taken or failed.",
+    ["manager", "state"],
+)
 REQUESTS_NOT_ADMITTED = Counter(
     "hilum_http_not_admitted_total",
     "REST requests and pages that were not admitted: no_token, wrong_token, locked_out, scope, host"

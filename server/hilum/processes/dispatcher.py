@@ -48,6 +48,7 @@ from hilum.processes.heat_maps import HeatMaps
 from hilum.processes.report_builder import ReportBuilder
 from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
+from hilum.processes.workitem_performers import performing
 from hilum.receive.headers.patient import identity_of
 from hilum.report import RENDERED, REPORTS, BuiltReport, ReportContext, derive
 from hilum.services.launch_spec import LaunchSpec
@@ -107,7 +108,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             loop("commit", committing.handle),
             *delivering,
         ]
-        await serve(loops, stopping)
+        await serve(loops, stopping, [performing(settings, owner)] if settings.workitems else ())
 
 
 class AssembleHandler:

@@ -30,6 +30,7 @@ _SECTIONS: Final = (
     "commitment",
     "sources",
     "campaigns",
+    "workitems",
 )
 _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
     "site": ("name",),

@@ -47,6 +47,7 @@ from hilum.settings.peers.dimse import DimsePeer
 from hilum.settings.peers.hl7 import Hl7MessageSettings
 from hilum.settings.peers.http import HttpPeer
 from hilum.settings.peers.tls import TlsClient
+from hilum.settings.peers.workitems import CodedConcept, WorkitemManager
 from hilum.settings.peers.worklist import Worklist
 from hilum.settings.receive import Receive
 from hilum.settings.reference import describe
@@ -90,6 +91,7 @@ __all__ = [
     "CStoreDestination",
     "CampaignLimits",
     "CertificateName",
+    "CodedConcept",
     "CommitmentPeer",
     "Destination",
     "DicomDestination",
@@ -136,6 +138,7 @@ __all__ = [
     "Triton",
     "Watch",
     "WebhookDestination",
+    "WorkitemManager",
     "Worklist",
     "certificate_name",
     "describe",

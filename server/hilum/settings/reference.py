@@ -48,8 +48,9 @@ def _described(annotation: object, prefix: str) -> Iterator[tuple[str, str, str,
             of = f"{', '.join(having)}: " if len(having) < len(models) else ""
             yield f"{prefix}.{name}", type_name, default, f"{of}{info.description or ''}"
     for name, info in fields.items():
-        if models_of(info.annotation):
-            yield from _described(info.annotation, f"{prefix}.{name}")
+        inner = item_of(info.annotation) or info.annotation
+        if models_of(inner):
+            yield from _described(inner, f"{prefix}.{name}")
 
 
 def _default(name: str, info: FieldInfo, models: Mapping[str, type[Section]]) -> str:
@@ -82,7 +83,7 @@ def _type_name(annotation: object) -> str:
         return " or ".join(words[0].names())
     if arguments:  # Annotated[X, …] and X | None
         return _type_name(arguments[0])
-    return _TYPE_WORDS[annotation]
+    return "table" if models_of(annotation) else _TYPE_WORDS[annotation]
 
 
 def _as_toml(value: object) -> str:

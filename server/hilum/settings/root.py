@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -12,12 +12,18 @@ from pydantic import ValidationInfo, field_validator, model_validator
 from hilum.domain import ARCHIVE, CAMPAIGN_AE_TITLE, FILES, PICTURES, RuleDecision
 from hilum.rules import RuleTable
 from hilum.settings.archive import ArchiveSection
-from hilum.settings.destinations import AnyDestination, Destination, message_settings
+from hilum.settings.destinations import (
+    AnyDestination,
+    Destination,
+    ObjectDestination,
+    message_settings,
+)
 from hilum.settings.fields import AeTitle, Section
 from hilum.settings.guard import Guard
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
+from hilum.settings.peers.workitems import WorkitemManager
 from hilum.settings.peers.worklist import Worklist
 from hilum.settings.receive import Receive
 from hilum.settings.rules.former import advice, rules_of
@@ -51,6 +57,7 @@ class Settings(Section):
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
     sources: Mapping[str, AnySource] = {}
     campaigns: CampaignLimits = CampaignLimits()
+    workitems: Mapping[str, WorkitemManager] = {}
     watch: Mapping[str, Watch] = {}  # after all that names files of ours
     api: Api = Api()
     stow: Stow = Stow()
@@ -201,6 +208,15 @@ class Settings(Section):
                     " first of receive.ae_titles nor a route"
                 )
         if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    @field_validator("workitems")
+    @classmethod
+    def _managers_name_what_there_is(
+        cls, value: Mapping[str, WorkitemManager], info: ValidationInfo
+    ) -> Mapping[str, WorkitemManager]:
+        if problems := list(_problems_of_managers(value, info.data.get("destinations"))):
             raise ValueError("; ".join(problems))
         return value
 
@@ -375,3 +391,24 @@ def _require_called(called_ae_title: str, info: ValidationInfo) -> None:
         raise ValueError(
             f"called_ae_title {called_ae_title} is not in receive.ae_titles; add it there"
         )
+
+
+def _problems_of_managers(
+    managers: Mapping[str, WorkitemManager],
+    destinations: Mapping[str, Destination] | None,
+) -> Iterator[str]:
+    """Yield the faults of sections among each other. None: the destinations have faults."""
+    for name, manager in managers.items():
+        if not name.replace("_", "").replace("-", "").isalnum() or len(name) > 64:
+            yield f"{name}: a name may hold letters, digits, _ and - only, at most 64"
+        if destinations is None:
+            continue
+        wanted = manager.destination
+        found = destinations.get(wanted)
+        if found is None:
+            yield f"{name}: no destination {wanted!r}{nearest(wanted, destinations, cutoff=0.5)}"
+        elif not isinstance(found, ObjectDestination):
+            yield (
+                f"{name}: destination {wanted} takes no DICOM objects; name one of kind dicom,"
+                " sender or stow"
+            )

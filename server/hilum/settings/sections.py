@@ -16,6 +16,7 @@ NAMED: Mapping[str, str] = {
     "sources": "<name>",
     "watch": "<name>",
     "commitment": "<CALLING_AE_TITLE>",
+    "workitems": "<name>",
 }
 
 

@@ -73,6 +73,9 @@ class Retention(Section):
     commitment_days: float = Field(
         365.0, ge=0, description="The same for requests for storage commitment that have ended."
     )
+    workitem_days: float = Field(
+        365.0, ge=0, description="The same for work items that have ended."
+    )
     committed_days: float = Field(
         0.0,
         ge=0,

@@ -76,6 +76,7 @@ from hilum.store.schema.tables import (
     document,
     process,
     study,
+    workitem_manager,
 )
 
 __all__ = ["Arrival", "ImageChanged", "Ledger", "RecordOutcome", "StudyDecided"]
@@ -597,11 +598,10 @@ class Ledger:
                 claiming.expire(connection, table, owner, now, is_clean=is_clean, counts=counts)
                 for table in WORK_TABLES.values()
             )
-            connection.execute(
-                update(destination)
-                .where(destination.c.owner == owner)
-                .values(owner=None, owned_until=None)
-            )
+            for table in (destination, workitem_manager):
+                connection.execute(
+                    update(table).where(table.c.owner == owner).values(owner=None, owned_until=None)
+                )
             self._notifier.notify_in(connection, QUEUES)
         self._notifier.notify(QUEUES)
         return count

@@ -99,6 +99,7 @@ def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, flo
     kept = {
         "associations": settings.association_days,
         "commitments": settings.commitment_days,
+        "workitems": settings.workitem_days,
         "audit": settings.audit_days,
     }
     for name, days in kept.items():

@@ -16,7 +16,7 @@ import httpx
 class HttpAnswer:
     """An answer with its whole body. `retry_after`: seconds that it asks for; None: it does not.
 
-    `location`: where it redirects to.
+    `location`: where it redirects to. `warning`: its Warning header, which may name anything.
     """
 
     status: int
@@ -24,6 +24,7 @@ class HttpAnswer:
     body: bytes = b""
     retry_after: float | None = None
     location: str = ""
+    warning: str = ""
 
     @property
     def is_success(self) -> bool:

@@ -68,6 +68,7 @@ class HttpClient:
                 body,
                 retry_after(response),
                 response.headers.get("location", ""),
+                response.headers.get("warning", ""),
             )
 
     @contextlib.contextmanager

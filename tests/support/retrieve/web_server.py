@@ -139,7 +139,8 @@ class WebServer:
                     answer.hold.wait(60)
                 self.close_connection = not answer.keep
 
-            do_GET = do_POST = do_HEAD = do_OPTIONS = _answer  # noqa: N815 - names of the library
+            # Names of the library.
+            do_GET = do_POST = do_PUT = do_HEAD = do_OPTIONS = _answer  # noqa: N815
 
             def log_message(self, format: str, *values: object) -> None:  # noqa: A002 - its name
                 """Print nothing."""

@@ -38,6 +38,7 @@ PLAIN_PAGES = (
     "docs/operate/pages.md",
     "docs/operate/tracing.md",
     "docs/operate/troubleshooting.md",
+    "docs/operate/workitems.md",
     "docs/reference/commands.md",
     "docs/reference/metrics.md",
     "docs/reference/rest.md",

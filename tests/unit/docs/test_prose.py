@@ -29,6 +29,7 @@ FOLDERS = (
     "server/hilum/supervisor",
     "server/hilum/retrieve",
     "server/hilum/triton",
+    "server/hilum/workitems",
 )
 ROOT_MODULES = "server/hilum"
 LONGEST_LINE = 100

@@ -85,11 +85,11 @@ def test_what_only_tells_what_has_been_is_kept_for_a_year_unless_told_otherwise(
     assert dict(outdated(Retention(), 2 * year)) == {
         "associations": year,
         "commitments": year,
+        "workitems": year,
         "processes": 2 * year - 86400,
     }
-    assert [
-        name for name, _ in outdated(Retention(association_days=0, commitment_days=0), year)
-    ] == ["processes"]
+    kept = Retention(association_days=0, commitment_days=0, workitem_days=0)
+    assert [name for name, _ in outdated(kept, year)] == ["processes"]
     settings, street = installation(tmp_path, association_days=1)
     old, young = (time.time() - days * 86400 for days in (2, 0.5))
     peer = ("10.0.0.7", "CR1", "HILUM", "released", None, 1, 0, None)

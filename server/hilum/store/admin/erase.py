@@ -48,6 +48,7 @@ from hilum.store.schema.tables import (
     rejection,
     result,
     study,
+    workitem,
 )
 
 _BATCH = 500
@@ -315,6 +316,11 @@ def _erase(connection: Connection, study_uid: str, now: float) -> None:
     _erase_rejections(connection, study_uid, tombstones)
     _erase_comparisons(connection, study_uid, stands_for, now)
     erase_from_campaigns(connection, study_uid, stands_for, tombstones, now)
+    connection.execute(
+        update(workitem)
+        .where(workitem.c.study_instance_uid == study_uid)
+        .values(study_instance_uid=stands_for)
+    )
     commitments.rename(connection, {uid: tombstones.of(uid) for uid in uids})
     _erase_study_row(connection, study_uid, stands_for, now)
 

@@ -1,7 +1,7 @@
 """Deletion of old rows that no other row depends on.
 
-Associations, ended requests for storage commitment, the audit, and heartbeats of processes that are
-gone: each replaced container leaves those of its name.
+Associations, ended requests for storage commitment, ended work items, the audit, and heartbeats of
+processes that are gone: each replaced container leaves those of its name.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from hilum.store.schema.tables import (
     commitment,
     installation,
     process,
+    workitem,
 )
 
 AUDIT_HORIZON: Final = "audit_horizon"
@@ -67,6 +68,9 @@ AGED_TABLES: Final[Mapping[str, AgedTable]] = {
     "associations": AgedTable(association, association.c.id, association.c.started_at, true()),
     "commitments": AgedTable(
         commitment, commitment.c.id, commitment.c.requested_at, commitment.c.state.in_(_ENDED)
+    ),
+    "workitems": AgedTable(
+        workitem, workitem.c.id, workitem.c.found_at, workitem.c.finished_at.is_not(None)
     ),
     "audit": AgedTable(audit, audit.c.id, audit.c.at, _HANDED_ON, _move_horizon),
     "processes": AgedTable(process, process.c.name, process.c.beat_at, true()),

@@ -592,6 +592,37 @@ campaign_row = Table(
     Column("study_instance_uids", JSON, nullable=False),
 )
 
+# Work items of worklist managers (docs/operate/workitems.md). The Transaction UID is there before
+# the claim, so that any process can go on after a crash.
+workitem = Table(
+    "workitem",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("manager", String(64), nullable=False),
+    Column("workitem_uid", String(64), nullable=False),
+    Column("transaction_uid", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False, index=True),
+    Column("found_at", Float, nullable=False, index=True),
+    Column("claimed_at", Float),
+    Column("finished_at", Float),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("reason", String(40)),
+    Column("detail", Text, nullable=False, server_default=""),
+    UniqueConstraint("manager", "workitem_uid"),
+    _partial_index("ix_workitem_open", "manager", "id", where="finished_at IS NULL"),
+)
+
+# `owner`: the process that asks a manager, as of destinations. `problem`: why it cannot.
+workitem_manager = Table(
+    "workitem_manager",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("owner", String(64)),
+    Column("owned_until", Float),
+    Column("problem", Text, nullable=False, server_default=""),
+)
+
 process = Table(
     "process",
     metadata,

@@ -49,6 +49,7 @@ from hilum.supervisor.checks.retention import retention_checks
 from hilum.supervisor.checks.rules import rules
 from hilum.supervisor.checks.sources import campaigns, sources
 from hilum.supervisor.checks.triton import triton_checks
+from hilum.supervisor.checks.workitems import workitem_managers
 from hilum.supervisor.checks.worklist import worklist
 from hilum_preprocessing.resize import compiled as resizing
 
@@ -87,6 +88,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from unless_refused("reports", reports(settings, has_ledger=has_ledger))
     yield from peers(settings)
     yield from sources(settings)
+    yield from workitem_managers(settings)
     yield from worklist(settings)
 
 

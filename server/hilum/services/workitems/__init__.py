@@ -1,0 +1,1 @@
+"""Work items of worklist managers: claimed, awaited, ended."""

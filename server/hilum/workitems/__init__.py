@@ -1,0 +1,1 @@
+"""A task performer of a worklist manager (IHE AIW-I), by UPS-RS (PS3.18 11)."""
