@@ -10,8 +10,9 @@ class WorklistAnswer:
     """The priority of a study's order, as its row keeps it.
 
     `words`: values of Requested Procedure Priority, urgent ones first; several where entries of the
-    order differ. `source`: AE_TITLE@HOST:PORT. `has_raised`: work of the study that waited became
-    urgent. False for an urgent answer: everything was done already.
+    order differ. `source`: AE_TITLE@HOST:PORT, or the manager of a work item by its name.
+    `has_raised`: work of the study that waited became urgent. False for an urgent answer:
+    everything was done already.
     """
 
     words: tuple[str, ...]

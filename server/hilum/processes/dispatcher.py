@@ -108,7 +108,8 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             loop("commit", committing.handle),
             *delivering,
         ]
-        await serve(loops, stopping, [performing(settings, owner)] if settings.workitems else ())
+        background = [performing(settings, ledger, owner)] if settings.workitems else ()
+        await serve(loops, stopping, background)
 
 
 class AssembleHandler:

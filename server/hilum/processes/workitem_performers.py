@@ -17,6 +17,7 @@ from hilum.observability import telemetry
 from hilum.services.workitems.performer import TaskPerformer
 from hilum.settings import Settings
 from hilum.store.database.engines import AWAY, error_text
+from hilum.store.ledger import Ledger
 from hilum.store.queue.study_progress import StudyProgressView
 from hilum.store.queue.workitems import Workitems
 from hilum.workitems.client import ManagerAway, UpsClient
@@ -26,7 +27,7 @@ _LONGEST_PAUSE_SECONDS: Final = 600.0
 log = telemetry.logger("processes")
 
 
-async def performing(settings: Settings, owner: str) -> None:
+async def performing(settings: Settings, ledger: Ledger, owner: str) -> None:
     """Perform the work items of all managers until it is cancelled. A bug in a thread is raised."""
     stop = threading.Event()
     loop = asyncio.get_running_loop()
@@ -37,7 +38,7 @@ async def performing(settings: Settings, owner: str) -> None:
                     loop.run_in_executor(
                         pool,
                         contextvars.copy_context().run,
-                        PerformerThread(name, settings, owner, stop).run,
+                        PerformerThread(name, settings, ledger, owner, stop).run,
                     )
                     for name in settings.workitems
                 )
@@ -49,8 +50,11 @@ async def performing(settings: Settings, owner: str) -> None:
 class PerformerThread:
     """Asks one manager again and again, while this process holds it."""
 
-    def __init__(self, name: str, settings: Settings, owner: str, stop: threading.Event) -> None:
+    def __init__(
+        self, name: str, settings: Settings, ledger: Ledger, owner: str, stop: threading.Event
+    ) -> None:
         self._name = name
+        self._ledger = ledger
         self._settings = settings
         self._manager = settings.workitems[name]
         self._owner = owner
@@ -66,7 +70,9 @@ class PerformerThread:
             contextlib.closing(StudyProgressView(url)) as studies,
             contextlib.closing(UpsClient(self._name, self._manager, self._stop)) as client,
         ):
-            performer = TaskPerformer(self._name, self._settings, items, studies, client)
+            performer = TaskPerformer(
+                self._name, self._settings, items, studies, client, self._ledger
+            )
             pause = 0.0
             while not self._stop.wait(pause):
                 pause = self._turn(performer, items)

@@ -46,7 +46,8 @@ _DISCONTINUED: Final = "0074100E"
 _REASON: Final = "00741238"
 _UNSPECIFIED: Final = Code("110513", "DCM", "Discontinued for unspecified reason")  # CID 9300
 _IMAGES: Final = frozenset(IMAGE_SOP_CLASSES.values())
-_RANKS: Final = {"HIGH": 0, "MEDIUM": 1, "LOW": 2}
+_URGENT: Final = "HIGH"
+_RANKS: Final = {_URGENT: 0, "MEDIUM": 1, "LOW": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,11 @@ def may_match(item: DataSet, codes: Iterable[Code]) -> bool:
 def order_of(item: DataSet) -> tuple[int, str]:
     """Return the key of the order of claims: Priority (0074,1200), then the scheduled start."""
     return _RANKS.get(text_of(item, PRIORITY), 1), text_of(item, START)
+
+
+def is_urgent(item: DataSet) -> bool:
+    """Return whether its Priority (0074,1200) is HIGH."""
+    return text_of(item, PRIORITY) == _URGENT
 
 
 def input_of(item: DataSet) -> InputInformation:

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from hilum.domain import (
     Advance,
     DeliveryState,
     Outcome,
+    Priority,
     ReadingState,
+    RuleDecision,
     Workitem,
     WorkitemReason,
     WorkitemState,
@@ -29,6 +32,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.queue.study_progress import StudyProgressView
 from hilum.store.queue.workitems import Workitems
 from hilum.store.retention.history import forget
+from hilum.store.schema import codec, tables
 from hilum.workitems.client import ManagerAway, UpsClient
 from tests.support.ledger.ledgers import migrated_sqlite
 from tests.support.ledger.street import SR_CLASS, Clock, Street
@@ -84,7 +88,10 @@ class Bench:
         client = UpsClient("ris", settings.workitems["ris"], threading.Event())
         self.stack.callback(studies.close)
         self.stack.callback(client.close)
-        return TaskPerformer("ris", settings, self.items, studies, client, self.street.clock)
+        ledger = self.street.ledger
+        return TaskPerformer(
+            "ris", settings, self.items, studies, client, ledger, self.street.clock
+        )
 
     def turn(self) -> None:
         """One turn of a performer that begins anew."""
@@ -410,6 +417,36 @@ def test_the_most_urgent_items_are_claimed_first_and_not_more_than_allowed(bench
     bench.turn()
     assert bench.manager.state("1.2.840.3") == COMPLETED
     assert [row.workitem_uid for row in bench.items.open_items("ris")] == ["1.2.840.2", "1.2.840.1"]
+
+
+def test_an_urgent_item_makes_its_study_urgent(any_bench: Bench) -> None:
+    any_bench.manager.add(item(priority="HIGH"))
+    any_bench.street.receive(STUDY, 1)
+    any_bench.turn()
+    (row,) = any_bench.street.rows(tables.reading)
+    assert row.priority == Priority.URGENT
+    (row,) = any_bench.street.rows(tables.study)
+    assert row.worklist["source"] == "ris"
+
+
+def test_an_item_of_usual_priority_leaves_its_study_as_it_is(bench: Bench) -> None:
+    bench.manager.add(item(priority="MEDIUM"))
+    bench.street.receive(STUDY, 1)
+    bench.turn()
+    (row,) = bench.street.rows(tables.reading)
+    assert row.priority == Priority.LIVE
+
+
+def test_a_rule_that_gives_a_priority_has_precedence_over_an_item(bench: Bench) -> None:
+    bench.manager.add(item(priority="HIGH"))
+    bench.street.receive(STUDY, 1)
+    decision = RuleDecision("thorax", "digest", priority="live")
+    values = codec.decision_values(decision)
+    with open_engine(bench.street.ledger.url).begin() as connection:
+        connection.execute(update(tables.study).values(values))
+    bench.turn()
+    (row,) = bench.street.rows(tables.reading)
+    assert row.priority == Priority.LIVE
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ class StudySummary(ResponseModel):
         description="The rule that decided about it at its first image; null: there were none."
     )
     worklist: WorklistPriority | None = Field(
-        description="The priority of its order by a modality worklist; null: it named none."
+        description="The priority of its order by a worklist or a work item; null: none named one."
     )
     received_first: Moment
     received_last: Moment
@@ -343,7 +343,7 @@ class StudyAnswer(ResponseModel):
         description="The rule that decided about it at its first image; null: there were none."
     )
     worklist: WorklistPriority | None = Field(
-        description="The priority of its order by a modality worklist; null: it named none."
+        description="The priority of its order by a worklist or a work item; null: none named one."
     )
     received_first: Moment
     received_last: Moment

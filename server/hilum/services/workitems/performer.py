@@ -10,17 +10,19 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol
 
 from hilum.domain import (
     OPEN_WORKITEMS,
     WORKITEM_REASONS,
     Code,
+    KnownStudy,
     StudyProgress,
     Workitem,
     WorkitemReason,
     WorkitemState,
+    WorklistAnswer,
 )
 from hilum.observability import telemetry
 from hilum.settings import (
@@ -66,6 +68,16 @@ class _Look:
     progress: StudyProgress
 
 
+class StudyPriorities(Protocol):
+    """The ledger, as far as the priority of a study is concerned."""
+
+    def known_studies(self, study_uids: Collection[str]) -> Mapping[str, KnownStudy]:
+        """Return the decisions about these studies."""
+
+    def take_worklist_answer(self, study_uid: str, answer: WorklistAnswer) -> WorklistAnswer | None:
+        """Make work of the study that waits urgent, if the answer is urgent."""
+
+
 class TaskPerformer:
     """Performs the items of one manager, for one thread. Raises ManagerAway."""
 
@@ -76,9 +88,12 @@ class TaskPerformer:
         items: Workitems,
         studies: StudyProgressView,
         client: UpsClient,
+        priorities: StudyPriorities,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._name = name
+        self._priorities = priorities
+        self._raised: set[str] = set()
         self._manager: WorkitemManager = settings.workitems[name]
         self._destination = settings.destinations[self._manager.destination]
         self._codes = [_code(each) for each in self._manager.workitem_codes]
@@ -217,6 +232,7 @@ class TaskPerformer:
     def _decide(self, item: Workitem, look: _Look) -> None:
         end = self._end_of(item, look)
         if end is None:
+            self._raise_priority(item, look)
             if item.state is not WorkitemState.CLAIMED:  # the study has grown meanwhile
                 self._step(item, WorkitemState.CLAIMED)
             return
@@ -225,6 +241,20 @@ class TaskPerformer:
         ending = self._step(item, state, end.reason, end.detail, attempts)
         if ending is not None:
             self._finish(ending, look)
+
+    def _raise_priority(self, item: Workitem, look: _Look) -> None:
+        """Make the waiting work of a study urgent, once, as its item is. A rule has precedence."""
+        uid = item.workitem_uid
+        if uid in self._raised or not (look.progress.is_known and ups.is_urgent(look.data)):
+            return
+        (study,) = look.given.studies
+        known = self._priorities.known_studies([study]).get(study)
+        decision = None if known is None else known.decision
+        if decision is None or decision.priority is None:
+            word = text_of(look.data, ups.PRIORITY)
+            answer = WorklistAnswer((word,), self._name, self._clock(), is_urgent=True)
+            self._priorities.take_worklist_answer(study, answer)
+        self._raised.add(uid)
 
     def _end_of(self, item: Workitem, look: _Look) -> _End | None:
         """Return how an item ends now; None: it waits."""
@@ -314,6 +344,7 @@ class TaskPerformer:
         if not self._items.step(item, state, reason, detail, attempts):
             return None
         if state not in OPEN_WORKITEMS:
+            self._raised.discard(item.workitem_uid)
             telemetry.WORKITEMS_ENDED.labels(self._name, state.value).inc()
             log.info(
                 "workitem_ended",
