@@ -145,6 +145,17 @@ COMMITMENT_INSTANCES = Counter(
     "SOP Instances in reports of storage commitment: committed, or the Failure Reason.",
     ["outcome"],
 )
+COMMITMENT_REPORTS = Counter(
+    "hilum_commitment_reports_total",
+    "Reports to our own requests for storage commitment, by the status that answered them.",
+    ["status"],
+)
+DELIVERY_COMMITMENTS = Counter(
+    "hilum_delivery_commitments_total",
+    "Documents by the storage commitment of their destination: asked, committed, not_kept (sent"
+    " again) or given_up.",
+    ["destination", "outcome"],
+)
 STAGE_SECONDS = Histogram(
     "hilum_stage_seconds",
     "Work on one item of a stage, claim to decision.",
