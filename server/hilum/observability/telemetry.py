@@ -359,6 +359,14 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Items that failed or are dead and need a person.",
         ("stage", "destination"),
     ),
+    "hilum_uncommitted_documents": (
+        "Documents that a destination accepted, and has not committed to keep yet.",
+        ("destination",),
+    ),
+    "hilum_uncommitted_oldest_age_seconds": (
+        "Time since it accepted the oldest of them.",
+        ("destination",),
+    ),
     "hilum_withheld_documents": (
         "Documents that the settings keep from this destination, by reason.",
         ("destination", "reason"),

@@ -63,16 +63,14 @@ def report(
     ae_title: str = "ORTHANC",
 ) -> RecordedReport | None:
     verdict = CommitmentVerdict(kept, tuple((item, reason) for item in failed))
-    return street.ledger.record_commitment_report(
-        request.transaction_uid, ae_title, verdict, TRIES
-    )
+    return street.ledger.record_commitment_report(request.transaction_uid, ae_title, verdict, TRIES)
 
 
 def ways(street: Street) -> list[tuple[str, str | None, str | None]]:
     return [(row.state, row.commitment, row.reason) for row in street.rows(delivery)]
 
 
-def way(street: Street) -> Any:  # noqa: ANN401 - a row
+def way(street: Street) -> Any:
     (row,) = street.rows(delivery)
     return row
 
