@@ -31,7 +31,7 @@ class AskedCommitment:
     """A request of ours: documents that a destination accepted, and shall keep.
 
     `ae_title`: of the SCP that is asked. `calling_ae_title`, `peer_address`: of the sender of the
-    studies, who is that SCP where documents go back to senders.
+    studies, which is that SCP where documents go back to senders.
     """
 
     transaction_uid: str

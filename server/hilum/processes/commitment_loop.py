@@ -146,7 +146,7 @@ class CommitmentLoop:
             )
 
     def _ask(self, request: AskedCommitment) -> None:
-        """Send a request, and write down what became of it."""
+        """Send a request, and write down its outcome."""
         telemetry.DELIVERY_COMMITMENTS.labels(self._name, "asked").inc(len(request.references))
         uid = request.transaction_uid
         try:

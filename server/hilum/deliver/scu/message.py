@@ -1,4 +1,4 @@
-"""Complete messages of the peer, with their data sets: what an SCU gets beside responses."""
+"""Complete messages of the peer, with their data sets: an SCU gets them beside responses."""
 
 from __future__ import annotations
 

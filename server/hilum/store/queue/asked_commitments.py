@@ -243,7 +243,7 @@ def record_report(
     tries: Mapping[str, int],
     now: float,
 ) -> RecordedReport | None:
-    """Write down a report, and return what it has changed; None: this SCP has no such request.
+    """Write down a report, and return its effect; None: this SCP has no such request.
 
     Safe to repeat: what is committed or given up stays as it is. An earlier request is understood,
     too, but only what it commits counts. `tries`: how often documents are asked for, by
