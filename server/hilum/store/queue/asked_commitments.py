@@ -245,8 +245,8 @@ def record_report(
 ) -> RecordedReport | None:
     """Write down a report, and return its effect; None: this SCP has no such request.
 
-    Safe to repeat: what is committed or given up stays as it is. An earlier request is understood,
-    too, but only what it commits counts. `tries`: how often documents are asked for, by
+    Safe to repeat: a document that is committed or given up stays as it is. A report to an earlier
+    request still commits, and fails nothing. `tries`: how often documents are asked for, by
     destination.
     """
     request = connection.execute(_REQUEST, {"uid": transaction_uid}).first()
