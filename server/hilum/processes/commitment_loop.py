@@ -73,7 +73,7 @@ class CommitmentLoop:
         self._owner = owner
         self._reports = reports
         title = "" if not destination.has_one_place else next(iter(destination.commitment_scps))
-        self._scp = AskedScp(name, title)
+        self._scp = AskedScp(name, title, destination.commitment_tries)
         self._lease_seconds = (
             _MESSAGES * destination.timeout_seconds
             + destination.commitment_wait_seconds
@@ -122,21 +122,23 @@ class CommitmentLoop:
             return min(poll, left)
         if not self._ledger.acquire_destination(self._name, self._owner, self._lease_seconds):
             return poll
-        self._give_up()
+        if self._give_up():
+            return 0.0
         request = self._ledger.begin_commitment(self._scp, self._lease_seconds)
         if request is None:
             return poll
         self._ask(request)
         return 0.0
 
-    def _give_up(self) -> None:
-        tries = self._destination.commitment_tries
-        hours = f"{self._destination.commitment_hours:g}"
+    def _give_up(self) -> bool:
+        """Return whether documents were given up; there may be more."""
         unanswered = (
-            f"asked {tries} times, and no report came within {hours} h: let it open associations to"
-            " our listener, and enter our host, port and AE Title there; then requeue the delivery"
+            f"asked {self._scp.tries} times, and no report came within"
+            f" {self._destination.commitment_hours:g} h: let it open associations to our listener,"
+            " and enter our host, port and AE Title there; then requeue the delivery"
         )
-        if count := self._ledger.give_up_commitments(self._name, tries, unanswered):
+        count = self._ledger.give_up_commitments(self._scp, unanswered)
+        if count:
             telemetry.DELIVERY_COMMITMENTS.labels(self._name, "given_up").inc(count)
             _log.error(
                 "commitment_given_up",
@@ -144,6 +146,7 @@ class CommitmentLoop:
                 documents=count,
                 advice="`hilum destinations list` shows why; mend it, then requeue",
             )
+        return count > 0
 
     def _ask(self, request: AskedCommitment) -> None:
         """Send a request, and write down its outcome."""

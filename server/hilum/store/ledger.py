@@ -355,13 +355,13 @@ class Ledger:
                 connection, transaction_uid, detail, due_at, was_sent=was_sent
             )
 
-    def give_up_commitments(self, name: str, tries: int, unanswered: str) -> int:
-        """End documents that this destination was asked for so many times; their number.
+    def give_up_commitments(self, scp: AskedScp, unanswered: str) -> int:
+        """End documents that this destination was asked for often enough: see `give_up`.
 
         `unanswered`: the detail of those without a report.
         """
         with self._writes.begin() as connection:
-            return asked_commitments.give_up(connection, name, tries, unanswered, self._clock())
+            return asked_commitments.give_up(connection, scp, unanswered, self._clock())
 
     def record_commitment_report(
         self,

@@ -20,7 +20,7 @@ from hilum.store.queue.asked_commitments import AskedScp
 from hilum.store.schema.tables import asked_commitment, delivery
 from tests.support.ledger.street import Street
 
-PACS = AskedScp("pacs", "ORTHANC")
+PACS = AskedScp("pacs", "ORTHANC", 2)
 TRIES = {"pacs": 2}
 DAY = 86400.0
 SECONDS = 100.0
@@ -133,12 +133,12 @@ def test_without_a_report_it_is_asked_again_then_needs_a_person(street: Street) 
     delivered(street, "1.1")
     first = ask(street)
     street.clock.now += DAY + 1
-    assert street.ledger.give_up_commitments("pacs", 2, "nothing came") == 0
+    assert street.ledger.give_up_commitments(PACS, "nothing came") == 0
     second = ask(street)
     assert second.references == first.references
     assert second.transaction_uid != first.transaction_uid
     street.clock.now += DAY + 1
-    assert street.ledger.give_up_commitments("pacs", 2, "nothing came") == 1
+    assert street.ledger.give_up_commitments(PACS, "nothing came") == 1
     assert ways(street) == [("dead", "failed", "commitment_unanswered")]
     assert way(street).detail == "nothing came"
     assert street.ledger.begin_commitment(PACS, SECONDS) is None
@@ -195,7 +195,7 @@ def test_a_refused_request_counts_and_at_last_needs_a_person(street: Street) -> 
         assert request is not None
         street.ledger.put_off_commitment(request.transaction_uid, "0x0211", 10.0, was_sent=True)
         street.clock.now += 11
-    assert street.ledger.give_up_commitments("pacs", 2, "nothing came") == 1
+    assert street.ledger.give_up_commitments(PACS, "nothing came") == 1
     assert ways(street) == [("dead", "failed", "commitment_refused")]
     assert way(street).detail == "0x0211"
 
@@ -240,7 +240,7 @@ def test_one_request_goes_to_one_sender(street: Street) -> None:
     street.assemble()
     street.report()
     accept(street)
-    senders = AskedScp("pacs", "")
+    senders = AskedScp("pacs", "", 2)
     first, second = ask(street, senders), ask(street, senders)
     assert [(one.ae_title, len(one.references)) for one in (first, second)] == [
         ("CR1", 2),
@@ -263,3 +263,26 @@ def test_a_request_names_a_bounded_number_of_documents(street: Street) -> None:
         delivered(street, *(f"1.{number}" for number in range(start, start + 60)))
     counts = [len(ask(street).references), len(ask(street).references)]
     assert counts == [100, 20]
+
+
+def test_a_document_that_is_not_kept_is_not_sent_behind_a_newer_result(street: Street) -> None:
+    delivered(street, "1.1")
+    request = ask(street)
+    street.receive("1.1", 2)
+    street.read()
+    street.assemble()
+    report(street, request, failed=request.references)
+    street.clock.now += 61
+    assert [job.lease.row_id for job in street.claim("deliver")] == []
+    assert ways(street) == [("delivered", None, None)], "the PACS has accepted it"
+
+
+def test_documents_that_were_asked_for_often_enough_are_not_asked_for_again(
+    street: Street,
+) -> None:
+    delivered(street, "1.1")
+    ask(street)
+    street.clock.now += DAY + 1
+    ask(street)
+    street.clock.now += DAY + 1
+    assert street.ledger.begin_commitment(PACS, SECONDS) is None

@@ -73,6 +73,7 @@ _DUE = (
     .where(
         _IS_OPEN,
         _IS_DUE,
+        delivery.c.commitment_tries < bindparam("tries"),
         delivery.c.state == DeliveryState.DELIVERED,
         document.c.sop_instance_uid.is_not(None),
     )
@@ -119,10 +120,14 @@ _FIRST_ACCEPTED = func.coalesce(delivery.c.delivered_at, delivery.c.finished_at)
 
 @dataclass(frozen=True, slots=True)
 class AskedScp:
-    """The SCP of a destination; `ae_title` empty: the sender of each study."""
+    """The SCP of a destination.
+
+    `ae_title` empty: the sender of each study. `tries`: how often it is asked for a document.
+    """
 
     destination: str
     ae_title: str
+    tries: int
 
 
 def due(moment: float) -> dict[str, Any]:
@@ -136,12 +141,12 @@ def seconds_to_next(connection: Connection, name: str, now: float) -> float | No
     return None if first is None else max(0.0, first - now)
 
 
-def give_up(connection: Connection, name: str, tries: int, unanswered: str, now: float) -> int:
-    """End documents that were asked for so many times, and return their number.
+def give_up(connection: Connection, scp: AskedScp, unanswered: str, now: float) -> int:
+    """End documents that were asked for often enough, and return their number, at most some.
 
     `unanswered`: the detail of those of which no report came.
     """
-    parameters = {"name": name, "now": now, "tries": tries}
+    parameters = {"name": scp.destination, "now": now, "tries": scp.tries}
     rows = connection.execute(_SPENT, parameters).scalars().all()
     is_asked = delivery.c.commitment == DeliveryCommitment.ASKED
     ended = _dead(
@@ -161,7 +166,8 @@ def begin(
 
     If nothing is heard of it within so many seconds, they are due again.
     """
-    rows = connection.execute(_DUE, {"name": scp.destination, "now": now}).all()
+    parameters = {"name": scp.destination, "now": now, "tries": scp.tries}
+    rows = connection.execute(_DUE, parameters).all()
     if not rows:
         return None
     first = rows[0]
