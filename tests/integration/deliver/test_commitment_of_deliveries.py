@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -111,6 +112,22 @@ def test_a_report_on_the_association_of_the_request_commits(house: House) -> Non
     assert (asked.calling, len(asked.references)) == ("HILUM", 2)
     assert [house.commitment(item) for item in (one, other)] == ["committed", "committed"]
     assert house.row(one)["state"] == "delivered"
+
+
+def test_the_loop_asks_by_itself_until_it_is_stopped(house: House) -> None:
+    item = house.deliver()
+
+    async def serve(loop: CommitmentLoop) -> None:
+        running = asyncio.create_task(loop.run())
+        while house.commitment(item) != "committed":
+            assert not running.done()
+            await asyncio.sleep(0.05)
+        loop.stop()
+        await running
+
+    with ScriptedCommitmentScp() as scp:
+        scp.then = scp.report_here
+        asyncio.run(serve(house.loop(scp, commitment_wait_seconds=60.0)))
 
 
 def test_a_report_on_an_association_of_the_scp_commits_after_a_restart(house: House) -> None:
