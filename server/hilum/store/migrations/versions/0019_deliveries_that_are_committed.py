@@ -1,13 +1,13 @@
 """Storage commitment of delivered documents: the state of each, and our requests.
 
-Revision: 0018, after 0017. Deliveries from before are not asked for.
+Revision: 0019, after 0018. Deliveries from before are not asked for.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0018"
-down_revision = "0017"
+revision = "0019"
+down_revision = "0018"
 branch_labels = None
 depends_on = None
 
