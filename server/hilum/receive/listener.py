@@ -25,8 +25,8 @@ from hilum.receive.association.pending_connections import PendingConnections
 from hilum.receive.association.tls import ServerTls
 from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.safekeeping import Safekeeping
-from hilum.receive.indexing.indexer import Seen, unseen
 from hilum.receive.commitment.taken_reports import TakenReports
+from hilum.receive.indexing.indexer import Seen, unseen
 from hilum.receive.policy.association_policy import AssociationRejection, Policy
 from hilum.receive.policy.association_record import TOO_MANY_CONNECTIONS, AssociationRecorder
 from hilum.receive.policy.record_writer import AssociationRecordWriter
