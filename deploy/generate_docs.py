@@ -41,6 +41,7 @@ from deploy.tables.preprocessing import (
 from deploy.tables.proof import fleet_table, proof_table
 from deploy.tables.senders import senders_table
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, verbs
+from hilum.dicom.storage_commitment import STORAGE_COMMITMENT
 from hilum.models.manifest import terminology
 from hilum.observability import telemetry
 from hilum.receive.policy import sender_policy
@@ -95,7 +96,8 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "deliver": (
         ("[*]", "leased", "advance, handed on"),
         ("[*]", "withheld", "the settings keep it from this destination"),
-        ("delivered", "due", "a person has it sent again"),
+        ("delivered", "due", "a person has it sent again, or its destination does not keep it"),
+        ("delivered", "dead", "its destination does not commit to keep it"),
         ("due", "delivered", "it was to be sent again, and a newer result came first"),
         ("due", "cancelled", "newer result, erased, or its destination is forgotten"),
         ("dead", "cancelled", "newer result, erased, or its destination is forgotten"),
@@ -239,7 +241,7 @@ def accepted_table() -> Iterator[str]:
         "images": sender_policy.STORAGE_SOP_CLASSES,
         "loop guard": sender_policy.REPORT_SOP_CLASSES,
         "rejection notes": (sender_policy.KEY_OBJECT_SELECTION,),
-        "storage commitment": (sender_policy.STORAGE_COMMITMENT,),
+        "storage commitment": (STORAGE_COMMITMENT,),
     }
     for purpose, classes in purposes.items():
         yield from (

@@ -15,7 +15,7 @@ from hilum.dicom.own_certificate import all_expire_at, expires_at
 from hilum.domain import CampaignState, Host, HostFault, SeriesState, host_problems
 from hilum.errors import Retry
 from hilum.observability.telemetry import Sample
-from hilum.settings import Settings
+from hilum.settings import Destination, Settings
 from hilum.store.archive.archive import Archive, Free
 from hilum.store.queries.campaigns import CampaignOverview
 from hilum.store.queries.views import LedgerViews
@@ -116,6 +116,7 @@ class Observer:
         recent = self.views.priorities_since(self.clock() - _HOUR_SECONDS)
         for priority, count in recent.items():
             yield "hilum_recent_studies", (priority.name.lower(),), count
+        yield from _of_uncommitted(self.views.uncommitted(), self.settings.destinations)
 
     def _of_installation(self) -> Iterator[Sample]:
         for reason, is_held in self.views.retention_state().held.items():
@@ -212,6 +213,16 @@ def _of_withheld(withheld: Iterable[Mapping[str, Any]], known: set[str]) -> Iter
     for item in withheld:
         counts[_label(item["destination"], known), item["reason"]] += item["items"]
     yield from (("hilum_withheld_documents", labels, count) for labels, count in counts.items())
+
+
+def _of_uncommitted(
+    found: Mapping[str, tuple[int, float]], destinations: Mapping[str, Destination]
+) -> Iterator[Sample]:
+    """Zeros too, for destinations that are asked for storage commitment."""
+    for name in sorted(name for name, item in destinations.items() if item.commitment_scps):
+        count, age = found.get(name, (0, 0.0))
+        yield "hilum_uncommitted_documents", (name,), count
+        yield "hilum_uncommitted_oldest_age_seconds", (name,), age
 
 
 def _of_campaign(found: CampaignOverview) -> Iterator[Sample]:

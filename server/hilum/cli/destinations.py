@@ -73,6 +73,8 @@ def _state_of(item: Mapping[str, Any]) -> Iterator[str]:
     is_used = "in use" if item["is_configured"] else "not in the settings"
     yield "PAUSED" if item["is_paused"] else is_used
     yield from (f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name])
+    if item["uncommitted"]:
+        yield f"{item['uncommitted']} not committed yet"
     yield from (f"{count} dead: {reason}" for reason, count in item["dead"].items())
     yield from (f"{count} withheld: {reason}" for reason, count in item["withheld"].items())
     if item["releasable"]:

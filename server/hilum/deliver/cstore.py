@@ -35,6 +35,19 @@ def peer_of(destination: DicomDestination) -> Peer:
     )
 
 
+def commitment_peer(destination: DicomDestination) -> Peer:
+    """Return the receiver that is asked for storage commitment."""
+    host = destination.commitment_host or destination.host
+    return Peer(
+        host,
+        destination.commitment_port or destination.port,
+        destination.commitment_ae_title or destination.ae_title,
+        destination.calling_ae_title,
+        destination.timeout_seconds,
+        tls_of(destination, host),
+    )
+
+
 class DicomClient:
     """The client to a PACS: one association at a time, released when idle.
 

@@ -1,16 +1,16 @@
 """A-ASSOCIATE-RQ, AC and RJ (PS3.8 9.3.2 to 9.3.4), as in the standard and as peers write them.
 
-The structure, AE Titles, Presentation Contexts and the maximum length are read. The rest describes
-the peer: Implementation Class UID, Version Name, negotiation that we do not do. It decides nothing,
-so nothing in it can end an association.
+The structure, AE Titles, Presentation Contexts, the maximum length and roles are read. The rest
+describes the peer: Implementation Class UID, Version Name, negotiation that we do not do. It
+decides nothing, so nothing in it can end an association.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.dicom import pdu
@@ -29,7 +29,7 @@ _FIXED = struct.Struct(">BxLH2x16s16s32x")
 _CONTEXT = struct.Struct(">BxBx")
 _LENGTH = struct.Struct(">L")
 _LENGTH_OF_UID = struct.Struct(">H")
-_SCP: Final = b"\0\1"  # SCU role: no, SCP role: yes
+_ROLES: Final = 2  # bytes: SCU role, SCP role; each 0 or 1 (PS3.7 D.3.3.4)
 _APPLICATION_CONTEXT = 0x10
 _PROPOSED = 0x20
 _ANSWERED = 0x21
@@ -43,6 +43,13 @@ _IMPLEMENTATION_VERSION_NAME = 0x55
 _TITLE_BYTES: Final = 16
 # One object is made of each. 128 contexts with 60 Transfer Syntaxes stay below this limit.
 _MAXIMUM_ITEMS: Final = 8192
+
+
+class Roles(NamedTuple):
+    """The roles of the requestor of an association, for one SOP Class (PS3.7 D.3.3.4)."""
+
+    is_scu: bool
+    is_scp: bool
 
 
 class Malformed(ValueError):
@@ -72,7 +79,7 @@ class Request:
     """The fields of an A-ASSOCIATE-RQ that are used.
 
     AE Titles are the 16 bytes as received. `maximum_pdu_bytes`: the largest PDU that the peer
-    takes, 0: any.
+    takes, 0: any. `roles`: by SOP Class whether the peer proposes to be its SCU, and its SCP.
     """
 
     protocol_version: int
@@ -80,6 +87,7 @@ class Request:
     calling_ae_title: bytes
     maximum_pdu_bytes: int
     contexts: tuple[Proposed, ...]
+    roles: Mapping[str, Roles] = field(default_factory=dict)
 
 
 def titles(encoded: bytes) -> tuple[bytes, bytes]:
@@ -115,7 +123,7 @@ def decode_request(encoded: bytes) -> Request:
     contexts = tuple(_proposed(content) for kind, content in items if kind == _PROPOSED)
     if len({context.context_id for context in contexts}) < len(contexts):
         raise Malformed("a Presentation Context ID occurs twice")
-    return Request(version, called, calling, _maximum_length(items), contexts)
+    return Request(version, called, calling, _maximum_length(items), contexts, _roles(items))
 
 
 def decode_acceptance(encoded: bytes) -> tuple[tuple[Answered, ...], int]:
@@ -171,14 +179,20 @@ def encode_request(
         calling.encode("ascii", "replace"),
         items,
         maximum_pdu_bytes,
-        scp_of,
+        dict.fromkeys(scp_of, Roles(is_scu=False, is_scp=True)),
     )
 
 
 def encode_acceptance(
-    request: Request, contexts: Iterable[Answered], maximum_pdu_bytes: int
+    request: Request,
+    contexts: Iterable[Answered],
+    maximum_pdu_bytes: int,
+    roles: Mapping[str, Roles] | None = None,
 ) -> bytes:
-    """Return an A-ASSOCIATE-AC. AE Titles go back as they came (PS3.8 Table 9-17)."""
+    """Return an A-ASSOCIATE-AC. AE Titles go back as they came (PS3.8 Table 9-17).
+
+    `roles`: those that the requestor may take, where they are not only SCU.
+    """
     items = (
         _item(
             _ANSWERED,
@@ -193,6 +207,7 @@ def encode_acceptance(
         request.calling_ae_title,
         items,
         maximum_pdu_bytes,
+        roles or {},
     )
 
 
@@ -202,14 +217,17 @@ def _encode(
     calling: bytes,
     contexts: Iterable[bytes],
     maximum_pdu_bytes: int,
-    scp_of: Iterable[str] = (),
+    roles: Mapping[str, Roles],
 ) -> bytes:
     ours = (
         _item(_MAXIMUM_LENGTH, _LENGTH.pack(maximum_pdu_bytes)),
         _item(_IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_CLASS_UID.encode("ascii")),
         *(
-            _item(_ROLE_SELECTION, _LENGTH_OF_UID.pack(len(uid)) + uid.encode("ascii") + _SCP)
-            for uid in scp_of
+            _item(
+                _ROLE_SELECTION,
+                _LENGTH_OF_UID.pack(len(uid)) + uid.encode("latin-1") + bytes(taken),
+            )
+            for uid, taken in roles.items()
         ),
         _item(_IMPLEMENTATION_VERSION_NAME, IMPLEMENTATION_VERSION_NAME.encode("ascii")),
     )
@@ -301,16 +319,31 @@ def _uid(value: bytes) -> str:
 
 def _maximum_length(items: Iterable[tuple[int, bytes]]) -> int:
     """Return the peer's maximum PDU length; a sub-item that is too long ends the search."""
+    for kind, content in _user_information(items):
+        if kind == _MAXIMUM_LENGTH and len(content) == _LENGTH.size:
+            return int(_LENGTH.unpack(content)[0])
+    return 0
+
+
+def _roles(items: Iterable[tuple[int, bytes]]) -> dict[str, Roles]:
+    """Return the proposed roles by SOP Class; one that cannot be read is left out."""
+    found: dict[str, Roles] = {}
+    for kind, content in _user_information(items):
+        if kind == _ROLE_SELECTION and len(content) > _LENGTH_OF_UID.size + _ROLES:
+            size = _LENGTH_OF_UID.unpack_from(content)[0]
+            uid = _uid(content[_LENGTH_OF_UID.size : _LENGTH_OF_UID.size + size])
+            is_scu, is_scp = (byte == 1 for byte in content[-_ROLES:])
+            found.setdefault(uid, Roles(is_scu, is_scp))
+    return found
+
+
+def _user_information(items: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """Iterate over the sub-items about the peer; one that is too long ends its item."""
     for kind, content in items:
         at = 0
         while kind == _USER_INFORMATION and at + _ITEM.size <= len(content):
             sub_kind, length = _ITEM.unpack_from(content, at)
             at += _ITEM.size
-            if (
-                sub_kind == _MAXIMUM_LENGTH
-                and length == _LENGTH.size
-                and at + length <= len(content)
-            ):
-                return int(_LENGTH.unpack_from(content, at)[0])
+            if at + length <= len(content):
+                yield sub_kind, content[at : at + length]
             at += length
-    return 0

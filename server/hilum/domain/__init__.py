@@ -27,7 +27,12 @@ from hilum.domain.campaigns import (
     SeriesReason,
     SeriesState,
 )
-from hilum.domain.commitment import CommitmentRequest, CommitmentVerdict
+from hilum.domain.commitment import (
+    AskedCommitment,
+    CommitmentRequest,
+    CommitmentVerdict,
+    RecordedReport,
+)
 from hilum.domain.deliveries import Delivery
 from hilum.domain.dicom import (
     BASIC_TEXT,
@@ -114,6 +119,7 @@ from hilum.domain.states import (
     ComparisonState,
     ConflictKind,
     ConflictState,
+    DeliveryCommitment,
     DeliveryState,
     ReadingState,
     ReportState,
@@ -172,6 +178,7 @@ __all__ = [
     "Actor",
     "Advance",
     "AnyReason",
+    "AskedCommitment",
     "AssociationRecord",
     "Campaign",
     "CampaignCounts",
@@ -190,6 +197,7 @@ __all__ = [
     "ConflictState",
     "Decision",
     "Delivery",
+    "DeliveryCommitment",
     "DeliveryJob",
     "DeliveryState",
     "Document",
@@ -218,6 +226,7 @@ __all__ = [
     "Reading",
     "ReadingJob",
     "ReadingState",
+    "RecordedReport",
     "Rejection",
     "Release",
     "RemovalReason",

@@ -124,6 +124,18 @@ class CommitmentState(StrEnum):
     DEAD = "dead"
 
 
+class DeliveryCommitment(StrEnum):
+    """Whether a destination has committed to keep a document that it accepted.
+
+    DUE: it is to be asked. ASKED: its answer is awaited. FAILED: it needs a person.
+    """
+
+    DUE = "due"
+    ASKED = "asked"
+    COMMITTED = "committed"
+    FAILED = "failed"
+
+
 class ConflictState(StrEnum):
     """A person's decision about other pixels under a known SOP Instance UID. HELD.
 

@@ -145,6 +145,17 @@ COMMITMENT_INSTANCES = Counter(
     "SOP Instances in reports of storage commitment: committed, or the Failure Reason.",
     ["outcome"],
 )
+COMMITMENT_REPORTS = Counter(
+    "hilum_commitment_reports_total",
+    "Reports to our own requests for storage commitment, by the status that answered them.",
+    ["status"],
+)
+DELIVERY_COMMITMENTS = Counter(
+    "hilum_delivery_commitments_total",
+    "Documents by the storage commitment of their destination: asked, committed, not_kept (sent"
+    " again) or given_up.",
+    ["destination", "outcome"],
+)
 STAGE_SECONDS = Histogram(
     "hilum_stage_seconds",
     "Work on one item of a stage, claim to decision.",
@@ -364,6 +375,14 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_stuck_items": (
         "Items that failed or are dead and need a person.",
         ("stage", "destination"),
+    ),
+    "hilum_uncommitted_documents": (
+        "Documents that a destination accepted, and has not committed to keep yet.",
+        ("destination",),
+    ),
+    "hilum_uncommitted_oldest_age_seconds": (
+        "Time since it accepted the oldest of them.",
+        ("destination",),
     ),
     "hilum_withheld_documents": (
         "Documents that the settings keep from this destination, by reason.",

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from hilum.deliver.scu.association import Peer, ScuAssociation, associate
+from hilum.dicom.storage_commitment import STORAGE_COMMITMENT
 from hilum.dicom.tls_client import tls_of
 from hilum.domain import Advance, CommitmentJob, CommitmentVerdict, Job
 from hilum.errors import Refused, Retry
 from hilum.receive.commitment.report import answered, encoded_information, event_type_of, no_address
 from hilum.receive.commitment.report import command_of as report_command
 from hilum.receive.commitment.safekeeping import Safekeeping
-from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.settings import CommitmentPeer, Settings
 from hilum.store.archive.archives import open_archive
 from hilum.store.ledger import Ledger

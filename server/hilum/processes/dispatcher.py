@@ -42,6 +42,7 @@ from hilum.observability import telemetry, tracing
 from hilum.one_thread import OneThread
 from hilum.pipeline import STAGES, Stage, StageLoop
 from hilum.processes.commitment_handler import CommitHandler
+from hilum.processes.commitment_loop import CommitmentLoop
 from hilum.processes.comparison_handler import CompareHandler
 from hilum.processes.heartbeat import Heartbeat, begin_life
 from hilum.processes.heat_maps import HeatMaps
@@ -49,20 +50,29 @@ from hilum.processes.report_builder import ReportBuilder
 from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
 from hilum.processes.workitem_performers import performing
+from hilum.receive.commitment.taken_reports import TakenReports
 from hilum.receive.headers.patient import identity_of
 from hilum.report import RENDERED, REPORTS, BuiltReport, ReportContext, derive
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
 from hilum.services.rules.study_facts import facts_of_study
-from hilum.settings import Destination, Pipeline, Settings, message_settings
+from hilum.settings import (
+    CStoreDestination,
+    Destination,
+    Pipeline,
+    Settings,
+    message_settings,
+)
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
+from hilum.store.queue import asked_commitments
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.withheld_reports import Cause, Subject, cause_of
 
 _CLOSE_SECONDS = 10.0  # until a client that does not close is abandoned
 _EPOCH_SECONDS = 1.0
 _TURN_SECONDS = 60.0  # of a lease: a document that comes to its turn later is given back
+_COLLECT_SECONDS = 5.0  # documents of this time share a request for storage commitment
 _MESSAGES = 4  # of one delivery, that may each take the time limit
 log = telemetry.logger("processes")
 
@@ -97,6 +107,15 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             ).loop(ledger, owner)
             for name, destination in settings.destinations.items()
         ]
+        reports_taken = TakenReports(settings, ledger)
+        asking = [
+            CommitmentLoop(name, destination, ledger, settings.pipeline, owner, reports_taken)
+            for name, destination in settings.destinations.items()
+            if isinstance(destination, CStoreDestination) and destination.commitment
+        ]
+        ledger.forget_commitments_of_others(
+            [name for name, item in settings.destinations.items() if item.commitment_scps]
+        )
         committing = handlers.enter_context(contextlib.closing(CommitHandler(settings, ledger)))
         # All stages from the quiet period's end to the PACS are in one process. Where it has free
         # places, its results go on without a claim.
@@ -109,7 +128,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             *delivering,
         ]
         background = [performing(settings, ledger, owner)] if settings.workitems else ()
-        await serve(loops, stopping, background)
+        await serve([*loops, *asking], stopping, background)
 
 
 class AssembleHandler:
@@ -416,6 +435,7 @@ class DeliverHandler:
         self._settings = settings
         self._clock = clock
         self._stage = delivery_stage(destination)
+        self._is_committed = bool(destination.commitment_scps)
         self._clients = DestinationClients(name, destination, settings)
         self._thread = OneThread(f"deliver-{name}")
 
@@ -437,7 +457,13 @@ class DeliverHandler:
             telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(
                 max(0.0, now - job.quiet_until)
             )
-        return Advance(DeliveryState.DELIVERED)
+        return Advance(DeliveryState.DELIVERED, self._to_be_committed(job.document))
+
+    def _to_be_committed(self, document: Document) -> Mapping[str, object]:
+        """Return the columns of a document for which the destination is to be asked."""
+        if not self._is_committed or document.sop_instance_uid is None:
+            return {}
+        return asked_commitments.due(time.time() + _COLLECT_SECONDS)
 
     def loop(self, ledger: Ledger, owner: str) -> StageLoop:
         """Return the loop of this destination's deliveries."""

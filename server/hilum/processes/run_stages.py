@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any, Protocol
 
 from hilum.pipeline import StageLoop
 
@@ -33,8 +33,18 @@ def readiness_of(loops: Iterable[StageLoop]) -> tuple[bool, str]:
     return not problems, problems[:500]
 
 
+class ServedLoop(Protocol):
+    """A loop of a process: a stage's, or one beside the stages."""
+
+    async def run(self) -> None:
+        """Work until `stop`; then finish the work in hand."""
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+
+
 async def serve(
-    loops: list[StageLoop],
+    loops: Sequence[ServedLoop],
     stopping: asyncio.Event,
     background: Iterable[Coroutine[Any, Any, None]] = (),
 ) -> None:

@@ -25,6 +25,7 @@ from hilum.receive.association.pending_connections import PendingConnections
 from hilum.receive.association.tls import ServerTls
 from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.safekeeping import Safekeeping
+from hilum.receive.commitment.taken_reports import TakenReports
 from hilum.receive.indexing.indexer import Seen, unseen
 from hilum.receive.policy.association_policy import AssociationRejection, Policy
 from hilum.receive.policy.association_record import TOO_MANY_CONNECTIONS, AssociationRecorder
@@ -93,6 +94,7 @@ def serve_listener(
                 reception,
                 accounts,
                 commitments,
+                TakenReports(settings, ledger),
                 pending,
                 watermarks.rejection,
                 seat or CounterSlot(),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from hilum.domain import (
     DOCUMENT_KINDS,
@@ -20,7 +20,14 @@ from hilum.domain import (
     DocumentKind,
     orderable_kinds,
 )
-from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.fields import (
+    AeTitle,
+    Host,
+    OptionalAeTitle,
+    OptionalHost,
+    Port,
+    Section,
+)
 from hilum.settings.peers.hl7 import Hl7MessageSettings
 from hilum.settings.peers.http import HttpPeer
 from hilum.settings.peers.tls import TlsClient
@@ -101,6 +108,11 @@ class Destination(Section):
         """Return the destination of documents on studies of this sender; None: it has none."""
         return self
 
+    @property
+    def commitment_scps(self) -> frozenset[str]:
+        """The AE Titles that are asked for storage commitment, and may report it."""
+        return frozenset()
+
 
 class ObjectDestination(Destination):
     """A destination that gets DICOM objects."""
@@ -138,6 +150,31 @@ class CStoreDestination(TlsClient, ObjectDestination):
     idle_release_seconds: float = Field(
         20.0, ge=0, description="an association unused this long is released."
     )
+    commitment: bool = Field(
+        default=False,
+        description=(
+            "asks it to commit to keep each document that it accepted (Storage Commitment Push"
+            " Model). See docs/destinations/commitment.md."
+        ),
+    )
+    commitment_hours: float = Field(
+        24.0, gt=0, le=720, description="wait for its report before it is asked again, in hours."
+    )
+    commitment_tries: int = Field(
+        3,
+        ge=1,
+        le=10,
+        description="requests for a document; after the last one, the delivery needs a person.",
+    )
+    commitment_wait_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=600,
+        description=(
+            "how long the association of a request stays open for its report; a later report"
+            " comes to our listener."
+        ),
+    )
 
     @property
     def tls_client(self) -> TlsClient:
@@ -159,11 +196,30 @@ class DicomDestination(CStoreDestination):
     host: Host = Field("127.0.0.1", description="host of the receiver.")
     port: Port = Field(4242, description="port of the receiver.")
     ae_title: AeTitle = Field("PACS", description="Called AE Title.")
+    commitment_host: OptionalHost = Field(
+        "", description="host that is asked for storage commitment; empty: `host`."
+    )
+    commitment_port: Port | None = Field(
+        None, description="port that is asked for storage commitment; none: `port`."
+    )
+    commitment_ae_title: OptionalAeTitle = Field(
+        "",
+        description=(
+            "Called AE Title for storage commitment, and the Calling AE Title of its reports;"
+            " empty: `ae_title`."
+        ),
+    )
 
     @property
     def address(self) -> str:
         """AE_TITLE@HOST:PORT."""
         return f"{self.ae_title}@{self.host}:{self.port}"
+
+    @property
+    def commitment_scps(self) -> frozenset[str]:
+        """The one that is asked."""
+        title = self.commitment_ae_title or self.ae_title
+        return frozenset({title.strip()} if self.commitment else ())
 
 
 class FolderDestination(Destination):
@@ -202,6 +258,11 @@ class SenderDestination(CStoreDestination):
         """In words."""
         return "the sender of each study"
 
+    @property
+    def commitment_scps(self) -> frozenset[str]:
+        """The senders."""
+        return frozenset(title.strip() for title in self.ports) if self.commitment else frozenset()
+
     def for_sender(self, host: str, ae_title: str) -> DicomDestination | None:
         """Return the sender as a receiver; None: the settings name no port for it."""
         if not host or ae_title not in self.ports:
@@ -213,6 +274,16 @@ class SenderDestination(CStoreDestination):
 
 class HttpDestination(HttpPeer):
     """The part that destinations by HTTP have."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_no_commitment(cls, given: object) -> object:
+        if isinstance(given, Mapping) and any(str(key).startswith("commitment") for key in given):
+            raise ValueError(
+                "a destination of kind stow is not asked for storage commitment, which is a service"
+                " of DIMSE: remove the setting, or deliver with kind dicom"
+            )
+        return given
 
     @property
     def address(self) -> str:

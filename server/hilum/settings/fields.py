@@ -66,6 +66,9 @@ def host_name(value: str) -> str:
     return value
 
 
+OptionalHost = Annotated[str, AfterValidator(host_name)]
+
+
 Host = Annotated[str, Field(min_length=1), AfterValidator(host_name)]
 
 

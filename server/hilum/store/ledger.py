@@ -23,15 +23,18 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from hilum.domain import (
     ActivationMaps,
     Advance,
+    AskedCommitment,
     AssociationRecord,
     CommitmentJob,
     CommitmentRequest,
+    CommitmentVerdict,
     Host,
     HostFacts,
     Instance,
     Job,
     KnownStudy,
     Lease,
+    RecordedReport,
     Rejection,
     StudyJob,
     WorklistAnswer,
@@ -55,13 +58,14 @@ from hilum.store.intake.studies import StudyDecided
 from hilum.store.notify.notifier import Subscription, notifier_for
 from hilum.store.queries import associations
 from hilum.store.queries.activation_maps import activation_maps
+from hilum.store.queue import asked_commitments, clock_recovery, commitments, destination_lease
 from hilum.store.queue import claim as claiming
-from hilum.store.queue import clock_recovery, commitments, destination_lease
 from hilum.store.queue import complete as advancing
 from hilum.store.queue import rejections as rejecting
 from hilum.store.queue import requeue as requeueing
 from hilum.store.queue import resend as resending
 from hilum.store.queue import worklist as worklists
+from hilum.store.queue.asked_commitments import AskedScp
 from hilum.store.queue.claim import Claim
 from hilum.store.queue.commitments import LeaseOwner
 from hilum.store.queue.hand_off import HandOff, Reservation
@@ -315,6 +319,76 @@ class Ledger:
         with self._writes.begin() as connection:
             commitments.promise(connection, sop_instance_uids, self._clock())
         self._sync()
+
+    def seconds_to_commitment(self, name: str) -> float | None:
+        """Seconds until this destination is to be asked to keep a document; None: there is none."""
+        with self._reads.begin() as connection:
+            return asked_commitments.seconds_to_next(connection, name, self._clock())
+
+    def begin_commitment(self, scp: AskedScp, seconds: float) -> AskedCommitment | None:
+        """Write down a request for the documents that are due; None: there are none.
+
+        Durable, because the report to it may come to any host at any time. They are due again after
+        so many seconds, unless `commitment_asked` says that it was taken.
+        """
+        with self._writes.begin() as connection:
+            request = asked_commitments.begin(connection, scp, self._clock(), seconds)
+        if request is not None:
+            self._sync()
+        return request
+
+    def commitment_asked(self, transaction_uid: str, seconds: float) -> None:
+        """Note that a request of ours was taken; its report is awaited for so many seconds."""
+        with self._writes.begin() as connection:
+            now = self._clock()
+            asked_commitments.asked(connection, transaction_uid, now, now + seconds)
+
+    def put_off_commitment(
+        self, transaction_uid: str, detail: str, seconds: float, *, was_sent: bool
+    ) -> None:
+        """Ask again after so many seconds, with another request.
+
+        It counts as a try if it `was_sent`.
+        """
+        with self._writes.begin() as connection:
+            due_at = self._clock() + seconds
+            asked_commitments.put_off(
+                connection, transaction_uid, detail, due_at, was_sent=was_sent
+            )
+
+    def give_up_commitments(self, scp: AskedScp, unanswered: str) -> int:
+        """End documents that this destination was asked for often enough: see `give_up`.
+
+        `unanswered`: the detail of those without a report.
+        """
+        with self._writes.begin() as connection:
+            return asked_commitments.give_up(connection, scp, unanswered, self._clock())
+
+    def record_commitment_report(
+        self,
+        transaction_uid: str,
+        ae_title: str,
+        verdict: CommitmentVerdict,
+        tries: Mapping[str, int],
+    ) -> RecordedReport | None:
+        """Write down the report to a request of ours: see `asked_commitments.record_report`.
+
+        Durable: it is not sent again.
+        """
+        with self._writes.begin() as connection:
+            done = asked_commitments.record_report(
+                connection, transaction_uid, ae_title, verdict, tries, self._clock()
+            )
+            notified = ("deliver",) if done is not None and done.resent else ()
+            self._notifier.notify_in(connection, notified)
+        self._sync()
+        self._notifier.notify(notified)
+        return done
+
+    def forget_commitments_of_others(self, names: Collection[str]) -> int:
+        """Ask no destination but these to keep documents, and return the number of documents."""
+        with self._writes.begin() as connection:
+            return asked_commitments.forget_others(connection, names)
 
     def is_own_document(self, sop_instance_uid: str) -> bool:
         """Whether this SOP Instance UID is that of a document of ours."""

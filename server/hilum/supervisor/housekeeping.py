@@ -42,6 +42,8 @@ _OWNED_SECONDS = 120.0
 _ABANDONED_SECONDS = 60.0  # a process that is started again takes its own files by itself
 _PAUSE_SECONDS = 0.05  # between batches: the listener writes into the same ledger
 _EVERY_PRIORITY = frozenset(Priority)
+# of our own requests for storage commitment: twice the longest wait for a report
+_ANSWER_DAYS = 60
 _PEAK = 4  # times the hourly average of deletions: images come by day
 _IMAGES_AN_HOUR = 1000
 _NOTHING_MORE = (
@@ -105,6 +107,9 @@ def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, flo
     for name, days in kept.items():
         if days:
             yield name, now - days * _DAY_SECONDS
+    if settings.commitment_days:
+        longest = max(settings.commitment_days, _ANSWER_DAYS)
+        yield "asked_commitments", now - longest * _DAY_SECONDS
     # of hosts that are gone; their leases have expired long before
     yield "processes", now - _DAY_SECONDS
 

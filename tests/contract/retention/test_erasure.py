@@ -42,6 +42,8 @@ from hilum.store.admin.conflicts import FileInQuarantine, resolve
 from hilum.store.admin.erase import Erasure
 from hilum.store.archive.archive import Archive, place_of
 from hilum.store.queries.views import LedgerViews, StudyFilter
+from hilum.store.queue import asked_commitments
+from hilum.store.queue.asked_commitments import AskedScp
 from hilum.store.queue.commitments import LeaseOwner, reported
 from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.schema import tables
@@ -205,6 +207,27 @@ def test_a_patient_is_found_when_the_pixels_have_left_and_most_of_the_header_wit
     )
     report = erase(settings, Patient(PATIENT, "CITY"))
     assert (report.studies, report.images, report.is_complete) == (1, 1, True)
+
+
+def test_a_destination_is_not_asked_to_keep_what_was_erased_here(
+    settings: Settings, street: Street
+) -> None:
+    receive(street, Archive(settings.archive_dir), "1.2.3", 1)
+    walk_on(street)
+    asked = asked_commitments.due(street.clock.now)
+    with transaction(street.ledger) as connection:
+        connection.execute(update(tables.delivery).values(asked))
+    request = street.ledger.begin_commitment(AskedScp("pacs", "PACS", 3), 10.0)
+    assert request is not None
+    assert erase(settings, Patient(PATIENT)).studies == 1
+    (row,) = street.rows(tables.delivery)
+    assert (row.state, row.commitment) == ("delivered", None)
+    verdict = CommitmentVerdict(request.references, ())
+    done = street.ledger.record_commitment_report(
+        request.transaction_uid, "PACS", verdict, {"pacs": 3}
+    )
+    assert done is not None
+    assert (done.committed, done.unasked) == (0, 1), "its UID is gone"
 
 
 def test_headers_that_an_earlier_version_has_written_are_shortened_once(

@@ -223,7 +223,11 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
         "hilum_certificate_expiry_timestamp_seconds",
         "hilum_clock_offset_seconds",
         *(name for name in STATE_GAUGES if name.startswith("hilum_campaign_")),
-    }, "no object store; no certificate, no end of it; no clock but the host's; no campaign"
+        *(name for name in STATE_GAUGES if name.startswith("hilum_uncommitted_")),
+    }, (
+        "no object store; no certificate, no end of it; no clock but the host's; no campaign; no"
+        " destination that is asked for commitment"
+    )
 
 
 def test_a_dead_mount_has_no_room_and_does_not_end_the_scrape(rig: Rig, tmp_path: Path) -> None:

@@ -197,7 +197,15 @@ def test_without_a_destination_the_page_says_what_to_write(tmp_path: Path) -> No
 
 
 def item(**said: object) -> dict[str, object]:
-    counts = {"due": 0, "waiting": 0, "leased": 0, "releasable": 0, "dead": {}, "withheld": {}}
+    counts = {
+        "due": 0,
+        "waiting": 0,
+        "leased": 0,
+        "releasable": 0,
+        "uncommitted": 0,
+        "dead": {},
+        "withheld": {},
+    }
     last = {"detail": None, "delivered_at": None, "last_dead": None}
     return {
         "name": "pacs",

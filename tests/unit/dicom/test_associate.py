@@ -221,3 +221,38 @@ def test_an_answer_to_a_request_of_ours_is_read_by_pynetdicom() -> None:
         associate.encode_acceptance(request, (Answered(1, 0, ExplicitVRLittleEndian),), 131_072)
     )
     assert read.to_primitive().maximum_length_received == 131_072
+
+
+COMMITMENT = "1.2.840.10008.1.20.1"
+
+
+@pytest.mark.parametrize(
+    ("sub_item", "roles"),
+    [
+        (struct.pack(">H", 20) + COMMITMENT.encode() + b"\0\1", {COMMITMENT: (False, True)}),
+        (struct.pack(">H", 20) + COMMITMENT.encode() + b"\1\1", {COMMITMENT: (True, True)}),
+        (struct.pack(">H", 21) + COMMITMENT.encode() + b"\0\0\1", {COMMITMENT: (False, True)}),
+        (b"", {}),
+        (b"\0", {}),
+        (struct.pack(">H", 20) + b"\1", {}),
+    ],
+    ids=["SCP", "both", "padded", "empty", "one byte", "no UID"],
+)
+def test_proposed_roles_are_read_and_broken_ones_left_out(
+    sub_item: bytes, roles: dict[str, tuple[bool, bool]]
+) -> None:
+    found = associate.decode_request(requested(MAXIMUM + item(0x54, sub_item)))
+    assert found.roles == roles
+    assert found.maximum_pdu_bytes == 4096
+
+
+def test_an_acceptance_returns_the_roles_of_the_requestor() -> None:
+    request = associate.decode_request(requested(MAXIMUM))
+    roles = {COMMITMENT: associate.Roles(is_scu=False, is_scp=True)}
+    encoded = associate.encode_acceptance(request, (), 16_384, roles)
+    answer = A_ASSOCIATE_AC()
+    answer.decode(encoded)
+    selected = answer.user_information.role_selection
+    assert {uid: (role.scu_role, role.scp_role) for uid, role in selected.items()} == {
+        COMMITMENT: (False, True)
+    }

@@ -567,3 +567,22 @@ def test_a_setting_that_would_have_no_effect_is_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=problem):
         Settings.model_validate(section)
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        ('kind = "stow"\nurl = "http://a/b"\ncommitment = true', "deliver with kind dicom"),
+        ('kind = "stow"\nurl = "http://a/b"\ncommitment_hours = 3', "deliver with kind dicom"),
+        ('kind = "folder"\npath = "/tmp/x"\ncommitment = true', "commitment"),
+        ("commitment_tries = 0", "commitment_tries"),
+        ("commitment_hours = 0", "commitment_hours"),
+        ('commitment_ae_title = "LONGER_THAN_SIXTEEN"', "commitment_ae_title"),
+        ('commitment_host = "a..b"', "commitment_host"),
+    ],
+)
+def test_storage_commitment_is_of_dimse_alone_and_within_bounds(
+    tmp_path: Path, section: str, words: str
+) -> None:
+    (problem,) = problems(tmp_path, f"[destinations.pacs]\n{section}\n")
+    assert words in problem

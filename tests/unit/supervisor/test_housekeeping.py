@@ -86,8 +86,11 @@ def test_what_only_tells_what_has_been_is_kept_for_a_year_unless_told_otherwise(
         "associations": year,
         "commitments": year,
         "workitems": year,
+        "asked_commitments": year,
         "processes": 2 * year - 86400,
     }
+    short = dict(outdated(Retention(commitment_days=1), year))
+    assert short["asked_commitments"] == year - 60 * 86400, "a report may be late"
     kept = Retention(association_days=0, commitment_days=0, workitem_days=0)
     assert [name for name, _ in outdated(kept, year)] == ["processes"]
     settings, street = installation(tmp_path, association_days=1)

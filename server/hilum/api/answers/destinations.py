@@ -46,6 +46,10 @@ class DestinationState(ResponseModel):
     due: int
     waiting: int = Field(description="Due later: the pause between tries runs.")
     leased: int = Field(description="In work.")
+    uncommitted: int = Field(
+        description="Documents that it accepted, and has not committed to keep yet."
+    )
+    uncommitted_since: Moment | None = Field(description="When it accepted the oldest of them.")
     dead: dict[str, int] = Field(
         description="Deliveries that need a person, by reason; then POST /api/v1/requeue."
     )

@@ -11,6 +11,7 @@ from hilum.domain import (
     SR,
     Channel,
     Decision,
+    DeliveryCommitment,
     DeliveryState,
     Outcome,
     ReadingState,
@@ -240,6 +241,13 @@ class DeliveryAnswer(ResponseModel):
     requeued_at: Moment | None = Field(
         description="When a person last made it due again: requeued, released or sent again."
     )
+    commitment: DeliveryCommitment | None = Field(
+        description=(
+            "Whether its destination has committed to keep it (storage commitment); null: it is not"
+            " asked, or the document has not been accepted yet."
+        )
+    )
+    commitment_at: Moment | None = Field(description="Since when that is so.")
 
 
 class DocumentAnswer(ResponseModel):

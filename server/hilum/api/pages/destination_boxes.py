@@ -18,6 +18,7 @@ _QUEUED: Final = (
     ("waiting", "waiting for their next try"),
     ("leased", "in work"),
 )
+_SHOWN: Final = (*_QUEUED, ("uncommitted", "accepted and not committed yet"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def destination_box(
         address=item["address"] or "",
         chip=_chip(item),
         waiting=[
-            f"{count(item[name], 'document')} {words}" for name, words in _QUEUED if item[name]
+            f"{count(item[name], 'document')} {words}" for name, words in _SHOWN if item[name]
         ],
         ended=list(_ended(item)),
         error=_error(item, now),

@@ -14,6 +14,7 @@ from hilum.api.pages.render_process import FAILED
 from hilum.api.pages.render_worker import GONE
 from hilum.domain import (
     REASONS,
+    DeliveryCommitment,
     DeliveryState,
     Identifiers,
     Outcome,
@@ -133,6 +134,8 @@ _TONES: Final[Mapping[str, Tone]] = {
     StudyState.CLOSED: "good",
     ResultState.REPORTED: "good",
     DeliveryState.DELIVERED: "good",
+    DeliveryCommitment.COMMITTED: "good",
+    DeliveryCommitment.ASKED: "busy",
     ReadingState.NOT_ANALYSED: "warn",
     Outcome.PARTIAL: "warn",
     ReadingState.FAILED: "bad",

@@ -18,10 +18,14 @@ from hilum.api.pages.formatting import (
     plain,
     reading_words,
 )
-from hilum.domain import DeliveryState
+from hilum.domain import DeliveryCommitment, DeliveryState
 from hilum.withheld_reports import advice_of
 
 Item = Mapping[str, Any]
+_COMMITMENT_WORDS = {
+    DeliveryCommitment.ASKED: "to commit to keep it",
+    DeliveryCommitment.COMMITTED: "to keep it",
+}
 _STAGES = ("receive", "analyse", "assemble", "report", "deliver", "person")
 
 
@@ -141,6 +145,8 @@ def _delivery(paper: Item, way: Item) -> Iterator[_Raw]:
         chip(way["state"]),
         words,
     )
+    if (kept := _COMMITMENT_WORDS.get(way["commitment"])) is not None and way["commitment_at"]:
+        yield _Raw(way["commitment_at"], "deliver", what, chip(way["commitment"]), kept)
     if way["requeued_at"]:
         yield from _requeued(what, way["requeued_at"], way["delivered_at"])
 

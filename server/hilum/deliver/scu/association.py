@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO, Final
@@ -20,6 +20,7 @@ from hilum.deliver.client import UnknownOutcome
 from hilum.deliver.connection import ConnectionLost
 from hilum.deliver.scu import command, negotiation
 from hilum.deliver.scu.connection import SocketReader, pdvs
+from hilum.deliver.scu.message import Message, message_within, next_message
 from hilum.deliver.scu.negotiation import AssociateRejection, ProposedContext
 from hilum.deliver.scu.statuses import check_status
 from hilum.dicom import command_set, pdu
@@ -30,6 +31,10 @@ from hilum.dicom.tls_client import Tls, secure
 from hilum.errors import Refused, Retry
 
 Contexts = Sequence[tuple[str, str]]
+TakeEvent = Callable[[Mapping[int, bytes], str, bytes], tuple[int, str]]
+"""Takes the elements of an N-EVENT-REPORT-RQ, its Transfer Syntax and its encoded data set.
+
+Returns the status of the response and its Error Comment."""
 
 _LARGEST_PDU_BYTES: Final = 131_072  # our own maximum; DCMTK takes no larger ones
 _LEAST_PDU_BYTES: Final = 128  # a smaller value is taken for a mistake of the peer
@@ -185,6 +190,45 @@ class ScuAssociation:
         except ConnectionLost:
             return None
 
+    def request_commitment(
+        self, context: ProposedContext, information: bytes, take: TakeEvent
+    ) -> command.Response:
+        """Send a request for storage commitment and return its response (PS3.4 J.3.2).
+
+        A report that comes before the response goes to `take`. Raises UnknownOutcome.
+        """
+        request = command.commitment_request(self._next_id())
+        wire = self._wire
+        assert wire is not None, "ask only once, on a new association"
+        data_set = fragments(information, self._room)
+        try:
+            wire.send(_message(context.context_id, request, data_set, self._room))
+            while (message := next_message(wire)).is_event:
+                self._answer_event(wire, message, take)
+            return command.response_of(message.command, command_set.N_ACTION_RQ, self._message_id)
+        except (ConnectionLost, command.NotTheAnswer) as error:
+            self.abort()
+            raise UnknownOutcome(f"{self.peer} gave no answer ({error})") from error
+
+    def await_event(
+        self, seconds: float, take: TakeEvent, is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """Return when one N-EVENT-REPORT was taken, or the time or the association is over."""
+        if self._wire is None:
+            return
+        try:
+            message = message_within(self._wire, seconds, is_over)
+            if message is not None and message.is_event:
+                self._answer_event(self._wire, message, take)
+        except ConnectionLost:
+            self._drop()
+
+    def _answer_event(self, wire: SocketReader, message: Message, take: TakeEvent) -> None:
+        context = next(item for item in self.contexts if item.context_id == message.context_id)
+        status, comment = take(message.elements, context.transfer_syntax_uid, message.data_set)
+        response = command.event_response(message.elements, status, comment)
+        wire.send(_message(message.context_id, response, iter(()), self._room))
+
     def release(self) -> None:
         """Release the association (PS3.8 7.2); wait only briefly for a receiver that has gone."""
         if self._wire is None:
@@ -287,9 +331,9 @@ def _response(wire: SocketReader) -> bytes:
             raise ConnectionLost(
                 "it aborted the association" if kind == pdu.ABORT else "it released the association"
             )
-        for is_command, is_last, fragment in pdvs(whole):
-            found += fragment if is_command else b""
-            if is_command and is_last:
+        for fragment in pdvs(whole):
+            found += fragment.content if fragment.is_command else b""
+            if fragment.is_command and fragment.is_last:
                 return found
 
 

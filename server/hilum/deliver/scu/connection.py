@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from hilum.deliver.connection import ConnectionLost, PeerConnection
 from hilum.dicom import pdu
@@ -40,19 +40,26 @@ class SocketReader(PeerConnection):
             self._read_more(deadline, seconds)
 
 
-def pdvs(p_data: bytes) -> Iterator[tuple[bool, bool, bytes]]:
-    """Return the PDVs of a P-DATA-TF PDU. Raises ConnectionLost.
+class PdvFragment(NamedTuple):
+    """One Presentation Data Value of a P-DATA-TF PDU (PS3.8 9.3.5.1, annex E)."""
 
-    Each is: whether it is of a command, whether it is the last, and the fragment.
-    """
+    context_id: int
+    is_command: bool
+    is_last: bool
+    content: bytes
+
+
+def pdvs(p_data: bytes) -> Iterator[PdvFragment]:
+    """Return the PDVs of a P-DATA-TF PDU. Raises ConnectionLost."""
     at = _HEADER_BYTES
     while at < len(p_data):
         size = int.from_bytes(p_data[at : at + pdu.ITEM_LENGTH_BYTES], "big")
         end = at + pdu.ITEM_LENGTH_BYTES + size
         if size < 2 or end > len(p_data):
             raise ConnectionLost("it answers with a P-DATA-TF that is not well formed")
-        _, _, control = pdu.ITEM.unpack_from(p_data, at)
-        yield (
+        _, context_id, control = pdu.ITEM.unpack_from(p_data, at)
+        yield PdvFragment(
+            context_id,
             bool(control & pdu.IS_COMMAND),
             bool(control & pdu.IS_LAST),
             p_data[at + pdu.ITEM.size : end],

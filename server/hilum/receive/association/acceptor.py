@@ -11,6 +11,7 @@ from typing import Final
 
 from hilum.dicom import command_set, pdu
 from hilum.dicom.associate import Malformed, Request, decode_request, title_text, titles
+from hilum.dicom.storage_commitment import STORAGE_COMMITMENT
 from hilum.observability import telemetry, tracing
 from hilum.receive.association.admission import AdmissionControl
 from hilum.receive.association.negotiation import Acceptance, accept
@@ -24,6 +25,7 @@ from hilum.receive.association.tls import (
     shut_down,
 )
 from hilum.receive.commitment.scp import CommitmentScp
+from hilum.receive.commitment.scu import CommitmentScu
 from hilum.receive.policy import association_policy
 from hilum.receive.policy.advice import advise
 from hilum.receive.policy.association_policy import AssociationRejection
@@ -34,7 +36,7 @@ from hilum.receive.policy.association_record import (
     AssociationRecorder,
     UnreportedRefusal,
 )
-from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
+from hilum.receive.policy.sender_policy import COMMITMENT
 from hilum.receive.storage.scp import StreamedStorage
 from hilum.receive.upper_layer.connection import say_last
 from hilum.receive.upper_layer.first_pdu import read_first_pdu
@@ -143,10 +145,14 @@ class Acceptor:
     def _negotiate(self, request: Request) -> Acceptance:
         terms = self._control.policy.terms(self.account.calling_ae_title)
         proposed = [context.abstract_syntax for context in request.contexts]
+        # An AE Title that we ask for storage commitment reports as SCP, whatever it may send.
+        is_asked = self.account.calling_ae_title.strip() in self._control.reports.scps
+        reported = COMMITMENT if is_asked else {}
         acceptance = accept(
             request,
-            association_policy.supported(proposed, terms),
+            {**association_policy.supported(proposed, terms), **reported},
             self._control.settings.maximum_pdu_bytes,
+            scp_of=reported,
         )
         self.account.accepted = frozenset(
             context.sop_class_uid for context in acceptance.contexts.values()
@@ -176,7 +182,12 @@ class Acceptor:
         providers: dict[int, StorageProvider] = {
             command_set.C_STORE_RQ: StreamedStorage(self.account, self._control.reception)
         }
-        if STORAGE_COMMITMENT in self.account.accepted:
+        is_accepted = STORAGE_COMMITMENT in self.account.accepted
+        if is_accepted:
+            providers[command_set.N_EVENT_REPORT_RQ] = CommitmentScu(
+                self.account, self._control.reports
+            )
+        if is_accepted and self._control.settings.storage_commitment:
             self._outgoing = RequestSender(self._control.settings.network_timeout_seconds)
             providers[command_set.N_ACTION_RQ] = CommitmentScp(
                 self.account,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hilum.receive.association.counter import CounterSlot
 from hilum.receive.association.pending_connections import PendingConnections
 from hilum.receive.commitment.reporter import CommitmentReporter
+from hilum.receive.commitment.taken_reports import TakenReports
 from hilum.receive.policy.association_policy import AssociationRejection, OpenAssociations, Policy
 from hilum.receive.policy.record_writer import AssociationRecordWriter
 from hilum.receive.storage.dispatcher import ObjectDispatcher
@@ -27,6 +28,7 @@ class AdmissionControl:
     reception: ObjectDispatcher
     accounts: AssociationRecordWriter
     commitments: CommitmentReporter
+    reports: TakenReports
     pending: PendingConnections
     watermarks: Callable[[], AssociationRejection | None] = lambda: None
     seat: CounterSlot = field(default_factory=CounterSlot)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hilum.dicom import associate
@@ -33,12 +33,16 @@ class Acceptance:
 
 
 def accept(
-    request: Request, supported: Mapping[str, Sequence[str]], maximum_pdu_bytes: int
+    request: Request,
+    supported: Mapping[str, Sequence[str]],
+    maximum_pdu_bytes: int,
+    scp_of: Collection[str] = (),
 ) -> Acceptance:
     """Return the acceptance of the supported part of a proposal.
 
-    The peer has only the standard role (SCU). `supported`: Transfer Syntaxes in order of
-    preference, by SOP Class. `maximum_pdu_bytes`: ours.
+    `supported`: Transfer Syntaxes in order of preference, by SOP Class. `maximum_pdu_bytes`: ours.
+    `scp_of`: SOP Classes of which the peer may be the SCP, where it proposes that. Else it has only
+    the standard role (SCU).
     """
     answers = [(context, _answer(context, supported)) for context in request.contexts]
     contexts = {
@@ -48,7 +52,10 @@ def accept(
     }
     accepted = {context.sop_class_uid for context in contexts.values()}
     encoded = associate.encode_acceptance(
-        request, (answer for _, answer in answers), maximum_pdu_bytes
+        request,
+        (answer for _, answer in answers),
+        maximum_pdu_bytes,
+        {uid: roles for uid, roles in request.roles.items() if uid in scp_of and roles.is_scp},
     )
     return Acceptance(
         encoded, contexts, tuple(_not_accepted(answers, accepted)), request.maximum_pdu_bytes

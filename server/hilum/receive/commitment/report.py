@@ -10,23 +10,24 @@ from pydicom.uid import UID
 from pynetdicom.dsutils import encode
 
 from hilum.dicom import command_set
+from hilum.dicom.storage_commitment import (
+    FAILURES_EXIST,
+    STORAGE_COMMITMENT,
+    SUCCESSFUL,
+    WELL_KNOWN_INSTANCE,
+)
 from hilum.domain import Advance, CommitmentJob, CommitmentState, CommitmentVerdict, SopReference
 from hilum.errors import Refused, Retry
 from hilum.observability import telemetry
-from hilum.receive.commitment.request import WELL_KNOWN_INSTANCE
-from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.store.queue.commitments import reported
 
-# event types, PS3.4 Table J.3-3
-_SUCCESSFUL = 1
-_FAILURES_EXIST = 2
 # PS3.7 10.1.1.1.8: the failures that may pass by themselves.
 _PASSING: Mapping[int, str] = {0x0110: "processing failure", 0x0213: "resource limitation"}
 
 
 def event_type_of(verdict: CommitmentVerdict) -> int:
     """Return the Event Type ID."""
-    return _FAILURES_EXIST if verdict.failed else _SUCCESSFUL
+    return FAILURES_EXIST if verdict.failed else SUCCESSFUL
 
 
 def encoded_information(

@@ -8,32 +8,38 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import BytesIO
+from typing import TypeVar
 
 from pydicom.dataset import Dataset
 from pydicom.uid import UID
 from pynetdicom.dsutils import decode
 
 from hilum.dicom import command_set
+from hilum.dicom.storage_commitment import (
+    REQUEST_STORAGE_COMMITMENT,
+    STORAGE_COMMITMENT,
+    WELL_KNOWN_INSTANCE,
+)
 from hilum.dicom.uid import is_like_uid, problem_of_uid
 from hilum.domain import SopReference
-from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.receive.statuses import COMMENT_LENGTH, StatusResponse
 from hilum.receive.upper_layer.command import Command
 from hilum_preprocessing.header.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
-WELL_KNOWN_INSTANCE = "1.2.840.10008.1.20.1.1"  # PS3.4 J.3.5
-REQUEST_STORAGE_COMMITMENT = 1  # the only action type, PS3.4 Table J.3-1
 MAXIMUM_BYTES = 4 << 20  # some thirty thousand references
+T = TypeVar("T")
 _decoding = threading.Lock()
 """One request at a time becomes objects, which take many times its bytes."""
 
-# Statuses, PS3.7 10.1.4.1.10.
+# Statuses, PS3.7 10.1.1.1.8 and 10.1.4.1.10.
 NO_SUCH_INSTANCE = 0x0112
+NO_SUCH_EVENT = 0x0113
 INVALID_ARGUMENT = 0x0115
 NO_SUCH_CLASS = 0x0118
 NO_SUCH_ACTION = 0x0123
+UNRECOGNISED_OPERATION = 0x0211
 RESOURCE_LIMITATION = 0x0213
 
 # Errors of pydicom's decoder for bytes that are not a data set.
@@ -83,8 +89,24 @@ def read_information(
 
     Raises CommitmentRefused.
     """
+    transaction_uid, references = decoded(
+        encoded, transfer_syntax_uid, "Action Information", _read_request
+    )
+    if not references:
+        raise CommitmentRefused(
+            INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199) is missing or empty"
+        )
+    require_uids(transaction_uid, references)
+    return transaction_uid, tuple(dict.fromkeys(references))
+
+
+def decoded(encoded: bytes, transfer_syntax_uid: str, name: str, read: Callable[[Dataset], T]) -> T:
+    """Return the values that `read` takes from an Action or Event Information, of this name.
+
+    Raises CommitmentRefused.
+    """
     if not encoded:
-        raise CommitmentRefused(INVALID_ARGUMENT, "Action Information is missing")
+        raise CommitmentRefused(INVALID_ARGUMENT, f"{name} is missing")
     if len(encoded) > MAXIMUM_BYTES:
         raise CommitmentRefused(
             RESOURCE_LIMITATION, f"More than {MAXIMUM_BYTES >> 20} MiB: ask in several requests"
@@ -99,8 +121,7 @@ def read_information(
             information = decode(
                 BytesIO(encoded), syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated
             )
-            transaction_uid = str(information.get("TransactionUID") or "")
-            references = tuple(_references(information))
+            values = read(information)
             del information
     except TooComplex:
         raise CommitmentRefused(
@@ -108,14 +129,15 @@ def read_information(
             "Too many references, or deeper than they lie: ask in several requests",
         ) from None
     except _NOT_A_DATA_SET:
-        raise CommitmentRefused(INVALID_ARGUMENT, "Action Information cannot be read") from None
+        raise CommitmentRefused(INVALID_ARGUMENT, f"{name} cannot be read") from None
+    return values
+
+
+def require_uids(transaction_uid: str, references: Sequence[SopReference]) -> None:
+    """Raise CommitmentRefused where one is missing, or is no UID."""
     if problem_of_uid(transaction_uid) is not None:
         raise CommitmentRefused(
             INVALID_ARGUMENT, "Transaction UID (0008,1195) is missing or not a UID"
-        )
-    if not references:
-        raise CommitmentRefused(
-            INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199) is missing or empty"
         )
     if not all(
         is_like_uid(item.sop_class_uid) and is_like_uid(item.sop_instance_uid)
@@ -124,12 +146,26 @@ def read_information(
         raise CommitmentRefused(
             INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199): an item lacks a UID"
         )
-    return transaction_uid, tuple(dict.fromkeys(references))
 
 
-def _references(information: Dataset) -> Iterator[SopReference]:
-    for item in information.get("ReferencedSOPSequence") or ():
-        yield SopReference(
-            str(item.get("ReferencedSOPClassUID") or ""),
-            str(item.get("ReferencedSOPInstanceUID") or ""),
-        )
+def _read_request(information: Dataset) -> tuple[str, tuple[SopReference, ...]]:
+    return transaction_of(information), tuple(references_of(information, "ReferencedSOPSequence"))
+
+
+def transaction_of(information: Dataset) -> str:
+    """Return the Transaction UID (0008,1195); empty: there is none."""
+    return str(information.get("TransactionUID") or "")
+
+
+def references_of(information: Dataset, keyword: str) -> Iterator[SopReference]:
+    """Yield the references of a sequence; missing UIDs are empty."""
+    for item in information.get(keyword) or ():
+        yield reference_of(item)
+
+
+def reference_of(item: Dataset) -> SopReference:
+    """Return the reference of one item."""
+    return SopReference(
+        str(item.get("ReferencedSOPClassUID") or ""),
+        str(item.get("ReferencedSOPInstanceUID") or ""),
+    )

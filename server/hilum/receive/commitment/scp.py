@@ -5,29 +5,29 @@ It takes N-ACTION requests and returns statuses and reports.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.dicom import pdu
+from hilum.dicom.storage_commitment import STORAGE_COMMITMENT
 from hilum.domain import Advance, CommitmentRequest, CommitmentVerdict
 from hilum.errors import Retry
 from hilum.observability import telemetry
 from hilum.receive.commitment.report import answered, command_of, encoded_information, event_type_of
 from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.request import (
-    MAXIMUM_BYTES,
     NO_SUCH_CLASS,
     RESOURCE_LIMITATION,
     CommitmentRefused,
     read_information,
     require_command,
 )
+from hilum.receive.commitment.small_data_set import SmallDataSet
 from hilum.receive.policy.association_record import AssociationRecorder
-from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.receive.statuses import StatusResponse
 from hilum.receive.upper_layer.command import Command
-from hilum.receive.upper_layer.provider import AcceptedContext, BorrowedBuffer, StoreStatus
+from hilum.receive.upper_layer.provider import AcceptedContext, StoreStatus
 from hilum.receive.upper_layer.requests import RequestSender
 
 _SUCCESS = StoreStatus(0x0000)
@@ -58,9 +58,9 @@ class CommitmentScp:
             if context.sop_class_uid == STORAGE_COMMITMENT
         )
 
-    def begin(self, command: Command, context: AcceptedContext) -> ActionResponse:
+    def begin(self, command: Command, context: AcceptedContext) -> SmallDataSet:
         """Begin an N-ACTION-RQ (PS3.7 10.1.4)."""
-        return ActionResponse(self, command, context)
+        return SmallDataSet(lambda encoded: self.take(command, context, encoded))
 
     def take(self, command: Command, context: AcceptedContext, encoded: bytes) -> StoreStatus:
         """Return the status of the response (PS3.7 10.1.4.1.10).
@@ -127,34 +127,3 @@ class CommitmentScp:
         return pdu.message(
             self._context_id, encoded, self._maximum_pdu_bytes, is_command=is_command
         )
-
-
-class ActionResponse:
-    """The data set of one N-ACTION-RQ in transit; see `streaming.provider.Incoming`."""
-
-    reads_after = None
-
-    def __init__(
-        self, commitment: CommitmentScp, command: Command, context: AcceptedContext
-    ) -> None:
-        self._commitment = commitment
-        self._command = command
-        self._context = context
-        self._encoded = bytearray()
-
-    def write(self, pieces: Sequence[memoryview]) -> None:
-        """Take the next bytes; beyond the limit one byte is kept as a mark, the rest discarded."""
-        for piece in pieces:
-            self._encoded += piece[: MAXIMUM_BYTES + 1 - len(self._encoded)]
-
-    def receive(self, unread: BorrowedBuffer, size: int) -> None:
-        """Raise NotImplementedError: it is never called."""
-        raise NotImplementedError
-
-    def finish(self) -> StoreStatus:
-        """Return the status of the complete request."""
-        return self._commitment.take(self._command, self._context, bytes(self._encoded))
-
-    def close(self) -> None:
-        """Discard the bytes."""
-        self._encoded = bytearray()

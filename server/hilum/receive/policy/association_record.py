@@ -83,6 +83,7 @@ class AssociationRecorder:
     refused: int = 0
     last_refusal: StatusResponse | None = None
     commitment_refusal: StatusResponse | None = None
+    report_refusal: StatusResponse | None = None
     abort_reason: str | None = None
     request_problem: str | None = None  # where an A-ASSOCIATE-RQ cannot be read
     slowness_advice: str | None = None
@@ -145,7 +146,8 @@ class AssociationRecorder:
             return ended.reason
         if self.http_problem is not None:
             return f"http_{self.http_problem.status}"
-        if (refusal := self.last_refusal or self.commitment_refusal) is not None:
+        refusal = self.last_refusal or self.commitment_refusal or self.report_refusal
+        if refusal is not None:
             return refusal.label
         if self._has_lost(outcome) and not self.accepted.intersection(STORAGE_SOP_CLASSES):
             is_unknown = any(not item.is_known for item in self.not_accepted)
@@ -187,6 +189,11 @@ class AssociationRecorder:
             )
         if (asked := self.commitment_refusal) is not None:
             yield f"Storage commitment refused, the last with {asked.label}: {asked.comment}."
+        if (told := self.report_refusal) is not None:
+            yield (
+                f"A report of storage commitment was not taken, the last with {told.label}:"
+                f" {told.comment}."
+            )
         if self.discarded:
             yield (
                 f"Acknowledged and not kept, being no images: {counted(self.discarded)}"

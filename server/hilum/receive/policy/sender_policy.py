@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pydicom import uid
 
+from hilum.dicom.storage_commitment import STORAGE_COMMITMENT
 from hilum.domain import IMAGE_SOP_CLASSES, TRANSFER_SYNTAXES
 from hilum.receive.policy.other_objects import TRANSFER_SYNTAXES_OF_OTHERS, is_other
 from hilum.settings import Receive, Sender
@@ -27,14 +28,13 @@ REPORT_SOP_CLASSES: tuple[str, ...] = (
 )
 KEY_OBJECT_SELECTION: str = uid.KeyObjectSelectionDocumentStorage  # for rejection notes (IHE IOCM)
 VERIFICATION = "1.2.840.10008.1.1"
-STORAGE_COMMITMENT = "1.2.840.10008.1.20.1"  # Push Model (PS3.4 annex J)
 _WITHOUT_PIXELS: tuple[str, ...] = (
     uid.ExplicitVRLittleEndian,
     uid.ImplicitVRLittleEndian,
     uid.ExplicitVRBigEndian,
 )
 _NOT_IMAGES = dict.fromkeys((*SR_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION), _WITHOUT_PIXELS)
-_COMMITMENT = {STORAGE_COMMITMENT: _WITHOUT_PIXELS}
+COMMITMENT: Mapping[str, tuple[str, ...]] = {STORAGE_COMMITMENT: _WITHOUT_PIXELS}
 _FOR_ALL = {"called_ae_titles": "receive.ae_titles"}
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -115,7 +115,7 @@ def _terms(section: str, sender: Sender, receive: Receive) -> SenderPolicy:
         accepted={
             **dict.fromkeys(classes, syntaxes),
             **_NOT_IMAGES,
-            **(_COMMITMENT if receive.storage_commitment else {}),
+            **(COMMITMENT if receive.storage_commitment else {}),
         },
         may_reject=sender.may_reject,
         discards_others=(sender.other_objects or receive.other_objects) == "discard",

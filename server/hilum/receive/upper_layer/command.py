@@ -15,6 +15,10 @@ _AFFECTED = command_set.AFFECTED_SOP_CLASS_UID, command_set.AFFECTED_SOP_INSTANC
 _REQUESTED = command_set.REQUESTED_SOP_CLASS_UID, command_set.REQUESTED_SOP_INSTANCE_UID
 
 
+_TYPE_IDS = {
+    command_set.N_ACTION_RQ: command_set.ACTION_TYPE_ID,
+    command_set.N_EVENT_REPORT_RQ: command_set.EVENT_TYPE_ID,
+}
 # Four elements of a response in one structure: they are the same for every request.
 _ANSWERED = struct.Struct("<" + 4 * "HHLH")
 
@@ -66,7 +70,7 @@ def decode(encoded: bytes) -> Command:
 
 
 def response(request: Command, status: int, comment: str = "") -> bytes:
-    """Return the response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2, 10.3.5.2)."""
+    """Return the response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2, 10.3)."""
     answered = _ANSWERED.pack(
         *(0, command_set.COMMAND_FIELD, 2, request.field | command_set.IS_RESPONSE),
         *(0, command_set.MESSAGE_ID_BEING_RESPONDED_TO, 2, request.message_id or 0),
@@ -78,13 +82,12 @@ def response(request: Command, status: int, comment: str = "") -> bytes:
         + answered
         + command_set.element(command_set.ERROR_COMMENT, command_set.comment(comment))
         + command_set.element(command_set.AFFECTED_SOP_INSTANCE_UID, uid(request.sop_instance_uid))
-        + _action_type(request)
+        + _type_id(request)
     )
 
 
-def _action_type(request: Command) -> bytes:
-    if request.field != command_set.N_ACTION_RQ:
+def _type_id(request: Command) -> bytes:
+    """Return the Action Type ID or Event Type ID, as the request has it."""
+    if (number := _TYPE_IDS.get(request.field)) is None:
         return b""
-    return command_set.element(
-        command_set.ACTION_TYPE_ID, request.elements.get(command_set.ACTION_TYPE_ID, b"")
-    )
+    return command_set.element(number, request.elements.get(number, b""))

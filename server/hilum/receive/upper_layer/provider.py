@@ -86,7 +86,7 @@ class DataSetSink(Protocol):
 
 
 class StorageProvider(Protocol):
-    """The handler of one kind of request, C-STORE or N-ACTION."""
+    """The handler of one kind of request: C-STORE, N-ACTION or N-EVENT-REPORT."""
 
     def begin(self, command: Command, context: AcceptedContext) -> DataSetSink:
         """Begin a request, whose data set follows. Never raises for a fault of the command."""

@@ -32,6 +32,7 @@ from hilum.store.campaigns.erase import erase as erase_from_campaigns
 from hilum.store.database.engines import open_engine, open_reader, sync_of
 from hilum.store.installation.salt import Tombstones, salt
 from hilum.store.queue import commitments
+from hilum.store.queue.asked_commitments import OPEN_COMMITMENTS
 from hilum.store.queue.complete import NEVER_SENT
 from hilum.store.retention import deletions
 from hilum.store.retention.deletions import Removed
@@ -59,6 +60,10 @@ _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
 # refused for its SOP Class was not sent.
 _WAS_TRIED = and_(delivery.c.attempts > 0, func.coalesce(delivery.c.reason, "").not_in(NEVER_SENT))
 _HAS_IT = or_(delivery.c.state == DeliveryState.DELIVERED, delivery.c.delivered_at.is_not(None))
+# A destination is not asked to keep a document that was erased here.
+_UNLESS_OPEN = case(
+    (delivery.c.commitment.in_(OPEN_COMMITMENTS), null()), else_=delivery.c.commitment
+)
 _MAY_BE_HELD = or_(_HAS_IT, delivery.c.state == DeliveryState.LEASED, _WAS_TRIED)
 # The patient stands at the beginning of a Structured Report, and near it in JSON. The end of a
 # document need not be read.
@@ -427,7 +432,9 @@ def _empty_documents(
 ) -> None:
     connection.execute(update(document).where(document.c.id.in_(ids)).values(emptied))
     of_documents = delivery.c.document_id.in_(ids)
-    connection.execute(update(delivery).where(of_documents).values(detail=None))
+    connection.execute(
+        update(delivery).where(of_documents).values(detail=None, commitment=_UNLESS_OPEN)
+    )
     cancelled = {
         **_NO_LEASE,
         "state": DeliveryState.CANCELLED,

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from hilum.errors import ConfigurationError, NotYet
 from hilum.store.database.engines import open_engine
 
-REVISION = "0019"  # of this version: the last of hilum/store/migrations
+REVISION = "0020"  # of this version: the last of hilum/store/migrations
 ADVICE_IF_NEWER = (
     "Start that version again, or restore the backup that was made before the upgrade"
     " (docs/operate/operations.md)."

@@ -13,11 +13,13 @@ from sqlalchemy import Connection, func, select, text
 from hilum.domain import DeliveryState
 from hilum.settings import Destination
 from hilum.store.queries import queues, withheld
+from hilum.store.queue import asked_commitments
 from hilum.store.schema.tables import delivery, destination
 
 Item = dict[str, Any]
 _COUNTS = ("due", "waiting", "leased")
-_LAST = ("detail", "delivered_at", "last_dead")
+_NONE = ("uncommitted", "releasable")
+_LAST = ("detail", "delivered_at", "last_dead", "uncommitted_since")
 _NEWEST = 10_000
 _STUCK = text("state IN ('failed', 'dead')")  # word for word the condition of the partial index
 
@@ -31,6 +33,8 @@ def states(connection: Connection, configured: Mapping[str, Destination], now: f
     _add_withheld(connection, found, configured)
     for failing in queues.failing(connection, now):
         found[failing["destination"]]["detail"] = failing["detail"]
+    for name, (count, since) in asked_commitments.waiting(connection).items():
+        _item(found, name).update(uncommitted=count, uncommitted_since=since)
     _add_last(connection, found)
     return sorted(found.values(), key=lambda item: str(item["name"]))
 
@@ -100,7 +104,7 @@ def _last_dead(connection: Connection) -> Iterator[tuple[str, Item]]:
 
 def _empty(name: str, *, is_configured: bool) -> Item:
     counts = dict.fromkeys(_COUNTS, 0)
-    said: Item = {"dead": {}, "withheld": {}, "releasable": 0, **dict.fromkeys(_LAST)}
+    said: Item = {"dead": {}, "withheld": {}, **dict.fromkeys(_NONE, 0), **dict.fromkeys(_LAST)}
     return {
         "name": name,
         "is_configured": is_configured,

@@ -61,7 +61,17 @@ _DOCUMENT = (
     "predecessor_uid",
     "created_at",
 )
-_DELIVERY = ("id", "destination", "state", "reason", "detail", "attempts", "requeued_at")
+_DELIVERY = (
+    "id",
+    "destination",
+    "state",
+    "reason",
+    "detail",
+    "attempts",
+    "requeued_at",
+    "commitment",
+    "commitment_at",
+)
 _DUE = literal(WorkState.DUE, literal_execute=True)  # the partial index has this literal
 
 

@@ -34,7 +34,7 @@ from hilum.store.queries.headers import StoredHeader
 from hilum.store.queries.retention import Promised, RetentionState
 from hilum.store.queries.rules import DecidedStudy
 from hilum.store.queries.studies import StudyFilter
-from hilum.store.queue import commitments, rejections
+from hilum.store.queue import asked_commitments, commitments, rejections
 from hilum.store.queue.queues import in_state
 from hilum.store.schema import cursor as cursors
 from hilum.store.schema.tables import (
@@ -236,6 +236,16 @@ class LedgerViews(CampaignViews):
         """Studies of each priority that got an image since then."""
         with self._snapshot() as connection:
             return study_views.priorities_since(connection, since)
+
+    def uncommitted(self) -> dict[str, tuple[int, float]]:
+        """Documents that a destination has not committed to keep yet: see `waiting`.
+
+        Their number, and the age of the oldest one in seconds.
+        """
+        with self._snapshot() as connection:
+            now = self._clock()
+            found = asked_commitments.waiting(connection)
+            return {name: (count, max(0.0, now - since)) for name, (count, since) in found.items()}
 
     def destination_states(self, configured: Mapping[str, Destination]) -> list[Item]:
         """Every destination with its queue, by name."""

@@ -40,6 +40,9 @@ _OF_DELIVERIES: Final = (
     "not_a_bundle",
     "entry_refused",
     "file_exists",
+    "commitment_failed",
+    "commitment_refused",
+    "commitment_unanswered",
     "class_ladder",
     "superseded",
     "destination_forgotten",
@@ -55,6 +58,11 @@ DUE_AGAIN: Final[Mapping[str, object]] = {
     "detail": None,
     "finished_at": None,
 }
+NO_COMMITMENT: Final[Mapping[str, object]] = {
+    **dict.fromkeys(("commitment", "commitment_at", "commitment_due_at", "commitment_uid")),
+    "commitment_tries": 0,
+}
+"""Of a delivery that a person has sent again: its commitment begins anew."""
 WITH_STUDY: Final = (
     delivery.join(document, document.c.id == delivery.c.document_id)
     .join(result, result.c.id == document.c.result_id)
@@ -186,7 +194,7 @@ def requeue(
     if stage == "deliver":
         complete.cancel_superseded(connection, theirs, now)
         _note_released(connection, theirs, deed, now)
-        values["requeued_at"] = now
+        values |= {**NO_COMMITMENT, "requeued_at": now}
     rows = (
         connection.execute(update(table).where(theirs).values(values).returning(table.c.id))
         .scalars()

@@ -13,7 +13,13 @@ from sqlalchemy import Connection, Row, func, select, update
 
 from hilum.domain import DeliveryState
 from hilum.settings import Destination
-from hilum.store.queue.requeue import DUE_AGAIN, SUBJECT, WITH_STUDY, subject_of
+from hilum.store.queue.requeue import (
+    DUE_AGAIN,
+    NO_COMMITMENT,
+    SUBJECT,
+    WITH_STUDY,
+    subject_of,
+)
 from hilum.store.schema.tables import delivery, document, result, study
 from hilum.withheld_reports import advice_of, cause_of
 
@@ -141,5 +147,6 @@ def _not_delivered(row: Row[Any]) -> str:
 
 def _make_due(connection: Connection, row_id: int, now: float) -> None:
     first = func.coalesce(delivery.c.delivered_at, delivery.c.finished_at)
-    values = {**DUE_AGAIN, "due_at": now, "requeued_at": now, "delivered_at": first}
+    moments = {"due_at": now, "requeued_at": now, "delivered_at": first}
+    values = {**DUE_AGAIN, **NO_COMMITMENT, **moments}
     connection.execute(update(delivery).where(delivery.c.id == row_id).values(values))

@@ -25,6 +25,7 @@ from sqlalchemy import (
 
 from hilum.domain import CommitmentState
 from hilum.store.schema.tables import (
+    asked_commitment,
     association,
     audit,
     audit_cursor,
@@ -71,6 +72,9 @@ AGED_TABLES: Final[Mapping[str, AgedTable]] = {
     ),
     "workitems": AgedTable(
         workitem, workitem.c.id, workitem.c.found_at, workitem.c.finished_at.is_not(None)
+    ),
+    "asked_commitments": AgedTable(
+        asked_commitment, asked_commitment.c.id, asked_commitment.c.requested_at, true()
     ),
     "audit": AgedTable(audit, audit.c.id, audit.c.at, _HANDED_ON, _move_horizon),
     "processes": AgedTable(process, process.c.name, process.c.beat_at, true()),

@@ -339,9 +339,24 @@ delivery = Table(
     Column("delivered_at", Float),
     # When a person last made it due again: requeued, released or sent again.
     Column("requeued_at", Float),
+    # Of a delivered one: whether its destination has committed to keep it, and since when that is
+    # so. Null: it is not asked. `commitment_due_at`: when it is asked, or no longer waited for.
+    # `commitment_uid`: the Transaction UID of the last request.
+    Column("commitment", String(16)),
+    Column("commitment_at", Float),
+    Column("commitment_due_at", Float),
+    Column("commitment_uid", String(64)),
+    Column("commitment_tries", Integer, nullable=False, server_default="0"),
     UniqueConstraint("document_id", "destination"),
     *_lease_indexes("delivery", "destination"),
     _partial_index("ix_delivery_withheld", "destination", "reason", where="state = 'withheld'"),
+    _partial_index(
+        "ix_delivery_commitment",
+        "destination",
+        "commitment_due_at",
+        "id",
+        where="commitment IN ('due', 'asked')",
+    ),
     _change_column(),
     _change_index("delivery"),
 )
@@ -453,6 +468,21 @@ commitment = Table(
     *_lease_columns(),
     UniqueConstraint("calling_ae_title", "transaction_uid", "digest"),
     *_lease_indexes("commitment"),
+)
+
+# Our own requests for storage commitment, written before they are sent: the report may come to any
+# host. `deliveries`: ids of the rows that it asks for.
+asked_commitment = Table(
+    "asked_commitment",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("transaction_uid", String(64), nullable=False, unique=True),
+    Column("destination", String(64), nullable=False),
+    # Of the SCP: no other one may answer.
+    Column("ae_title", String(16), nullable=False),
+    Column("requested_at", Float, nullable=False, index=True),
+    Column("deliveries", JSON, nullable=False),
+    Column("answered_at", Float),
 )
 
 # Verbs of persons and programs. Rows are added and never changed; only retention deletes, up to a

@@ -15,10 +15,18 @@ from typing import Final
 from hilum.deliver import probe_destination
 from hilum.dicom.own_certificate import all_expire_at, crls_expire_at, expires_at, key_problem
 from hilum.errors import Retry
-from hilum.settings import CommitmentPeer, Destination, HttpPeer, Settings, TlsClient
+from hilum.settings import (
+    CommitmentPeer,
+    CStoreDestination,
+    Destination,
+    HttpPeer,
+    Settings,
+    TlsClient,
+)
 from hilum.settings.service import Syslog
 from hilum.store.queries.views import LedgerViews
 from hilum.supervisor.checks.check import AS_SERVER, Check, accepts, unless_refused
+from hilum.supervisor.checks.commitment import commitment
 
 _ANSWER_SECONDS: Final = 10.0  # for each message: a person waits
 _AT_ONCE: Final = 16
@@ -36,6 +44,11 @@ def peers(settings: Settings) -> Iterator[Check]:
         *(
             (f"destination {name}", partial(_destination, name, item))
             for name, item in settings.destinations.items()
+        ),
+        *(
+            (f"destination {name} commitment", partial(commitment, name, item, settings))
+            for name, item in settings.destinations.items()
+            if isinstance(item, CStoreDestination) and item.commitment
         ),
         *(
             (f"commitment {title}", partial(_requester, title, item))

@@ -26,6 +26,7 @@ from hilum.receive.association.counter import CounterSlot, SharedAssociationCoun
 from hilum.receive.association.pending_connections import PendingConnections
 from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.safekeeping import Safekeeping
+from hilum.receive.commitment.taken_reports import TakenReports
 from hilum.receive.headers import file_meta
 from hilum.receive.indexing import indexer, missing_files
 from hilum.receive.indexing.describe import describe
@@ -674,6 +675,7 @@ def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) ->
             reception,
             book,
             desk,
+            TakenReports(Settings(), house.ledger),
             PendingConnections(9),
             seat=CounterSlot(census, index),
         )
@@ -721,6 +723,7 @@ def test_who_leaves_does_not_change_what_another_process_counts(house: House) ->
             reception,
             AssociationRecordWriter(house.ledger),
             house.desk(),
+            TakenReports(Settings(), house.ledger),
             PendingConnections(9),
             seat=CounterSlot(census, 0),
         ),
@@ -763,6 +766,7 @@ def test_the_door_counts_those_who_are_inside(house: House) -> None:
         reception,
         AssociationRecordWriter(house.ledger),
         house.desk(),
+        TakenReports(Settings(), house.ledger),
         PendingConnections(9),
     )
     first, second = object(), object()
