@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from load_tests.bench.clip_forms import (
+from load_tests.zero_shot.checkpoints import (
     HEAD,
     MERGES,
     SMALL_VOCABULARY,

@@ -12,7 +12,7 @@ from hilum.models.importing.draft import ImportedDraft
 from hilum.models.importing.request import ImportRequest, Tensors, recipe_lines
 from hilum.models.networks import checkpoint_names, clip_shape, state_dict
 from hilum.models.networks.clip import ClipImageShape, ClipPromptPairs
-from hilum.models.zero_shot import clip_bpe, embedding, prompt_set, prompts_file
+from hilum.models.zero_shot import clip_bpe, embeddings, prompt_set, prompts_file
 from hilum.models.zero_shot.prompt_set import PromptSet
 
 # Of OpenAI's CLIP, and no part of either tower: the score rule has no scale.
@@ -74,7 +74,7 @@ def _require_image_tower(images: Tensors, origin: str) -> ClipImageShape:
     """Return the sizes; raise ConfigurationError where a tensor is missing or does not fit."""
     shape = clip_shape.image_shape(images)
     absent = torch.zeros(1, shape.embedding)
-    whole = {**images, embedding.POSITIVE: absent, embedding.NEGATIVE: absent}
+    whole = {**images, embeddings.POSITIVE: absent, embeddings.NEGATIVE: absent}
     state_dict.load_into(ClipPromptPairs(shape, _CHANNELS, 1), whole, origin)
     return shape
 

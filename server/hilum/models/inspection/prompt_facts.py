@@ -1,4 +1,4 @@
-"""The check of a zero-shot release's prompts: do its embeddings come of its words?"""
+"""The check of a zero-shot release: its embeddings must come from its words."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ def _largest_difference(read: Manifest, prompts: PromptsTable, places: Places) -
     Raises ConfigurationError where a file or a token is another one.
     """
     from hilum.models.formats import safetensors  # noqa: PLC0415 - torch
-    from hilum.models.zero_shot import clip_bpe, embedding, prompt_set  # noqa: PLC0415 - torch
+    from hilum.models.zero_shot import clip_bpe, embeddings, prompt_set  # noqa: PLC0415 - torch
 
     path = prompt_set.pinned(read, prompts.text_tower)
     vocabulary = prompt_set.pinned(read, prompts.tokenizer)
-    tower = embedding.text_tower(safetensors.read(path), path.name)
+    tower = embeddings.text_tower(safetensors.read(path), path.name)
     tokenizer = clip_bpe.read(vocabulary, prompts.tokenizer.sha256, tower.shape.vocabulary)
-    if embedding.tokenised(_findings(prompts), tokenizer, tower.shape.context) != prompts.pairs:
+    if embeddings.tokenised(_findings(prompts), tokenizer, tower.shape.context) != prompts.pairs:
         raise ConfigurationError(["prompts: the tokenizer gives other tokens than those here"])
     weights = safetensors.read(artefact.find_weights(read, places.weights_dir))
-    found = embedding.embedded(prompts.pairs, tower)
+    found = embeddings.embedded(prompts.pairs, tower)
     return max(float((tensor - weights[name]).abs().max()) for name, tensor in found.items())
 
 

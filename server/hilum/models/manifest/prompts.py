@@ -77,7 +77,7 @@ def pairs_sha256(pairs: Sequence[Mapping[str, Any]]) -> str:
 
 
 def problems(prompts: PromptsTable, labels: Sequence[LabelTable]) -> Iterator[str]:
-    """Yield what does not fit together in the table, and between it and the labels."""
+    """Yield contradictions in the table, and between it and the labels."""
     written = [pair.model_dump(mode="json") for pair in prompts.pairs]
     if pairs_sha256(written) != prompts.sha256:
         yield (

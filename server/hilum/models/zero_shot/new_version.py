@@ -93,7 +93,7 @@ def _prompt_set(read: Manifest, kept: PromptsTable, request: PromptsRequest) -> 
 def _write(
     read: Manifest, made: PromptSet, folder: Path, weights_dir: Path | None
 ) -> tuple[str, ...]:
-    """Write the files, check that the release can be built, and name what was left out."""
+    """Write the files, check that the release can be built, and name the tables left out."""
     towers = safetensors.read(artefact.find_weights(read, weights_dir))
     weights = folder / _WEIGHTS
     safetensors.write(weights, {**towers, **made.embeddings})

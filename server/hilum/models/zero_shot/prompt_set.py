@@ -14,7 +14,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.formats import identity, safetensors
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.manifest.prompts import PinnedFileTable, PromptPairTable, pairs_sha256
-from hilum.models.zero_shot import clip_bpe, embedding
+from hilum.models.zero_shot import clip_bpe, embeddings
 from hilum.models.zero_shot.prompts_file import FindingPrompts
 
 TEXT_TOWER: Final = "text.safetensors"
@@ -23,7 +23,7 @@ VOCABULARY: Final = "vocabulary.bpe"
 
 @dataclass(frozen=True, slots=True)
 class PromptSet:
-    """Prompts with their tokens and embeddings, and what made them."""
+    """Prompts with their tokens and embeddings, and the two files that made them."""
 
     pairs: Sequence[PromptPairTable]
     embeddings: Mapping[str, Tensor]
@@ -75,7 +75,7 @@ def make(
 
     Raises ConfigurationError: half a tower, another tokenizer, a prompt longer than the context.
     """
-    tower = embedding.text_tower(text_tower, origin)
+    tower = embeddings.text_tower(text_tower, origin)
     tokenizer = clip_bpe.read(vocabulary, sha256, tower.shape.vocabulary)
-    pairs = embedding.tokenised(findings, tokenizer, tower.shape.context)
-    return PromptSet(pairs, embedding.embedded(pairs, tower), text_tower, vocabulary)
+    pairs = embeddings.tokenised(findings, tokenizer, tower.shape.context)
+    return PromptSet(pairs, embeddings.embedded(pairs, tower), text_tower, vocabulary)

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from typer.testing import CliRunner
 
+from hilum import cli
 from hilum.errors import ConfigurationError
 from hilum.models.facts import FactVerdict, Places
 from hilum.models.formats import identity, safetensors
@@ -17,6 +19,7 @@ from hilum.models.importing import release_folder
 from hilum.models.inspection import check, show
 from hilum.models.manifest import manifest
 from hilum.models.manifest.manifest import Manifest
+from hilum.models.quantisation.quantise import QuantisationRequest, quantise
 from hilum.models.zero_shot import new_version, prompts_file
 from tests.support.models.clip import ClipSizes, checkpoint
 from tests.support.models.zero_shot import SmallChexzero, small_chexzero
@@ -309,7 +312,42 @@ def test_only_a_zero_shot_release_takes_prompts(theirs: SmallChexzero, tmp_path:
         new_version.with_prompts(read, new_version.PromptsRequest(theirs.prompts), tmp_path)
 
 
+def test_a_zero_shot_release_is_not_quantised(release: Manifest, tmp_path: Path) -> None:
+    order = QuantisationRequest("2", tmp_path, None, None)
+    with pytest.raises(ConfigurationError, match="a zero-shot release: its logits are too near"):
+        quantise(release, order, tmp_path, tmp_path)
+
+
 def test_a_version_that_is_there_is_not_replaced(theirs: SmallChexzero, release: Manifest) -> None:
     asked = new_version.PromptsRequest(theirs.prompts, version="1")
     with pytest.raises(ConfigurationError, match="is there already: take another --version"):
         new_version.with_prompts(release, asked, release.path.parent.parent)
+
+
+def test_the_commands_say_what_they_made_and_what_follows(
+    theirs: SmallChexzero, tmp_path: Path
+) -> None:
+    settings = tmp_path / "hilum.toml"
+    places = (f'state_dir = "{tmp_path}/state"', f'manifests = "{tmp_path}/models"')
+    settings.write_text(f"[site]\n{places[0]}\n[models]\n{places[1]}\n")
+    words = ["models", "import", "chexzero", str(theirs.checkpoint), "--name", "cx"]
+    digest = identity.file_sha256(theirs.vocabulary)
+    vocabulary = ["--tokenizer", str(theirs.vocabulary), "--tokenizer-sha256", digest]
+    prompts = ["--prompts", str(theirs.prompts)]
+    config = ["--config", str(settings)]
+    made = CliRunner().invoke(cli.app, [*words, *vocabulary, *prompts, *config])
+    assert "manifest.toml, text.safetensors, vocabulary.bpe, weights.safetensors" in made.output
+    other = CliRunner().invoke(cli.app, ["models", "prompts", "cx@1", *prompts, *config])
+    assert "cx@2: 3 findings, 8 prompts" in other.output, other.output
+    assert "then: hilum models check cx@2, hilum models build cx@2" in other.output
+
+
+def test_the_options_of_prompts_are_refused_for_other_kinds(
+    theirs: SmallChexzero, tmp_path: Path
+) -> None:
+    words = ["models", "import", "vit", str(theirs.checkpoint), "--name", "x", "--out"]
+    done = CliRunner().invoke(cli.app, [*words, str(tmp_path), "--prompts", "p.toml"])
+    assert (done.exit_code, "kind vit takes no --prompts: it has no prompts" in done.output) == (
+        2,
+        True,
+    ), done.output

@@ -11,7 +11,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.formats import identity
 from hilum.models.networks import clip_shape, state_dict
 from hilum.models.networks.clip import ClipImageTower
-from hilum.models.zero_shot import clip_bpe, embedding
+from hilum.models.zero_shot import clip_bpe, embeddings
 from tests.support.models.clip import (
     SMALL_VOCABULARY,
     ClipSizes,
@@ -46,7 +46,7 @@ def test_the_text_tower_computes_what_its_paper_says() -> None:
     given = checkpoint()
     texts = {name: each for name, each in given.items() if not name.startswith("visual.")}
     texts.pop("logit_scale")
-    tower = embedding.text_tower(texts, "theirs")
+    tower = embeddings.text_tower(texts, "theirs")
     ids = torch.tensor([[BEGIN, 70, 300, END, 0, 0], [BEGIN, 5, 6, 7, 512, END]])
     expected = torch.cat([text_forward(ids[0, :4], given), text_forward(ids[1], given)])
     torch.testing.assert_close(tower(ids), expected, atol=1e-5, rtol=0)

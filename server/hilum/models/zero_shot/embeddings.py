@@ -24,7 +24,7 @@ _BATCH: Final = 32
 def text_tower(tensors: Mapping[str, Tensor], origin: str) -> ClipTextTower:
     """Return the text tower of these weights.
 
-    Raises ConfigurationError that names what is missing, unknown, or of another shape.
+    Raises ConfigurationError that names each tensor that is missing, unknown, or misshapen.
     """
     tower = ClipTextTower(clip_shape.text_shape(tensors))
     state_dict.load_into(tower, tensors, origin)
