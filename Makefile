@@ -11,7 +11,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-rules bench-tracing goldens image-proof proof pythons docs lock sbom wheelhouse audit-packages
+.PHONY: help setup demo demo-fleet test chart docs-site docs-pictures capacity check gpu-proof load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-fleet bench-infer bench-ingest bench-object-store bench-parity bench-pools bench-preprocess bench-report bench-rules bench-tracing bench-zero-shot goldens image-proof proof pythons docs lock sbom wheelhouse audit-packages
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { \
@@ -102,6 +102,10 @@ bench-rules: setup ## how long rules take to decide about a study; BENCH="--roun
 
 bench-tracing: setup ## what OpenTelemetry spans cost an image; BENCH="--rounds 9", docs/operate/tracing.md
 	@$(BIN)/python -m load_tests.bench.tracing $(BENCH)
+
+bench-zero-shot: setup ## are CheXzero's towers those of Hugging Face's CLIP? BENCH="--quick", docs/figures/models_parity.md
+	@test -d state/zero-shot-peers || $(PIP_LOCKED) --target state/zero-shot-peers -r deploy/lock/zero-shot-peers.txt
+	@PYTHONPATH=.:state/zero-shot-peers $(BIN)/python -m load_tests.zero_shot.parity $(BENCH)
 
 bench-cpu: setup ## CPU of an image by stage and process; BENCH="--studies 20", docs/figures/cpu.md
 	@$(BIN)/python -m load_tests.bench.cpu $(BENCH)

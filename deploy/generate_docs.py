@@ -29,7 +29,7 @@ from deploy.tables.http_statuses import http_statuses_table
 from deploy.tables.inference import inference_tables
 from deploy.tables.ingest import ingest_tables
 from deploy.tables.manifest import manifest_tables
-from deploy.tables.parity import parity_table
+from deploy.tables.parity import parity_table, zero_shot_table
 from deploy.tables.peer import peer_table
 from deploy.tables.preprocessing import (
     doubts_table,
@@ -394,6 +394,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "terminology": ("models/terminology.md", terminology_table),
     "manifest": ("models/manifest.md", lambda: manifest_tables(_row)),
     "parity": ("figures/models_parity.md", lambda: parity_table(_row)),
+    "zero_shot": ("figures/models_parity.md", lambda: zero_shot_table(_row)),
     "echo": ("archive/decoding.md", lambda: echo_table(_row)),
     "export": ("archive/export.md", lambda: export_tables(_row)),
     "recipes": ("models/recipes.md", lambda: recipes_table(_row)),

@@ -39,7 +39,8 @@ GROUPS: Final = (
 APART: Final = frozenset({"torch", "hilum-preprocessing"})
 TRITON: Final = ROOT / "server/hilum/triton/lock.txt"
 """Of the embedded Triton's environment. It lies in the package: `hilum triton install` reads it."""
-KEPT: Final = ("preprocess-peers.txt", "tensorrt-rtx.txt")  # their pins are written by hand
+# Their pins are written by hand.
+KEPT: Final = ("preprocess-peers.txt", "tensorrt-rtx.txt", "zero-shot-peers.txt")
 _UV: Final = ROOT / ".venv/tools/bin/uv"
 _TORCH_INDEX_URL: Final = os.environ.get("TORCH_INDEX_URL", "https://download.pytorch.org/whl/cpu")
 _HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")

@@ -17,6 +17,12 @@ from hilum.models.manifest.labels import (
     OperatingPointsTable,
     PlattTable,
 )
+from hilum.models.manifest.prompts import (
+    PinnedFileTable,
+    PromptPairTable,
+    PromptsTable,
+    PromptTable,
+)
 from hilum.models.manifest.tables import (
     EngineTable,
     ManifestTable,
@@ -35,6 +41,10 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = {
     "`[model.options]`": OptionsTable,
     "`[weights]`": WeightsTable,
     "`[[weights.members]]`": MemberTable,
+    "`[prompts]`": PromptsTable,
+    "`tokenizer = { … }`, `text_tower = { … }`": PinnedFileTable,
+    "`pairs = [{ … }]`": PromptPairTable,
+    "`positive = [{ … }]`, `negative = [{ … }]`": PromptTable,
     "`[engine]`": EngineTable,
     "`[study]`": StudyTable,
     "`[operating_points]`": OperatingPointsTable,

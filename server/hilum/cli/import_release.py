@@ -21,7 +21,10 @@ def import_model(
     kind: Annotated[
         str,
         typer.Argument(
-            help="onnx, densenet121, resnet50, torchxrayvision, or vit (timm, Hugging Face)."
+            help=(
+                "onnx, chexzero, densenet121, resnet50, torchxrayvision, or vit (timm, Hugging"
+                " Face)."
+            )
         ),
     ],
     source: Annotated[
@@ -70,6 +73,23 @@ def import_model(
     sha256: Annotated[
         str | None, typer.Option(help="With --download: the digest that the file must have.")
     ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option(
+            help=(
+                "Kind chexzero: your prompts.toml, docs/models/zero_shot.md. Default: its own for"
+                " the 14 findings of CheXpert."
+            )
+        ),
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="Kind chexzero: CLIP's vocabulary, bpe_simple_vocab_16e6.txt.gz."),
+    ] = None,
+    tokenizer_sha256: Annotated[
+        str | None,
+        typer.Option(help="Digest of the vocabulary. Default: that of CLIP's published file."),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Make a release folder (manifest.toml, weights.safetensors) from a checkpoint.
@@ -78,16 +98,24 @@ def import_model(
     """
     settings = settings_of(config)
     folder = out or settings.manifests_dir
+    of_prompts = {
+        "--prompts": prompts,
+        "--tokenizer": tokenizer,
+        "--tokenizer-sha256": tokenizer_sha256,
+    }
     if kind == "onnx":
         with explained():
             _refuse(
+                kind,
                 {
                     "--recipe": recipe,
                     "--activation": activation,
                     "--published": published,
                     "--download": download,
                     "--sha256": sha256,
-                }
+                    **of_prompts,
+                },
+                "edit the manifest that it begins",
             )
         new_model(Path(source), config, name, version, labels, folder)
         return
@@ -95,17 +123,59 @@ def import_model(
     from hilum.models.importing.kinds import ImportRequest  # noqa: PLC0415 - the same
 
     with explained(), tempfile.TemporaryDirectory() as scratch:
+        if kind != "chexzero":
+            _refuse(kind, of_prompts, "it has no prompts")
         path = release_folder.checkpoint(source, sha256, Path(scratch), is_fetched=download)
-        made = release_folder.import_release(
-            kind, ImportRequest(path, labels, recipe, activation, published), name, version, folder
+        request = ImportRequest(
+            path, labels, recipe, activation, published, prompts, tokenizer, tokenizer_sha256
         )
-    print(f"{made.folder}: manifest.toml, weights.safetensors")
+        made = release_folder.import_release(kind, request, name, version, folder)
+    print(f"{made.folder}: {', '.join(sorted(path.name for path in made.folder.iterdir()))}")
     for line in made.to_edit:
         print(f"  edit: {line.strip()}")
     print(f"then: hilum models check {name}@{version}, hilum models build {name}@{version}")
 
 
-def _refuse(options: Mapping[str, object]) -> None:
-    """Refuse options that would have no effect: the author edits the draft instead."""
+@models_app.command("prompts")
+@performs(OF_FILES)
+def new_prompts(
+    release: Annotated[str, typer.Argument(help="A zero-shot release, name@version.")],
+    prompts: Annotated[
+        Path, typer.Option(help="Your findings and their words: docs/models/zero_shot.md.")
+    ],
+    version: Annotated[
+        str | None, typer.Option(help="Of the new release. Default: the next number.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None,
+        typer.Option(help="The vocabulary that the manifest names. Default: the one beside it."),
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder of weights files that you bring.")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Make a new version of a zero-shot release that is asked for other findings or other words.
+
+    The text tower runs once, here. The server never runs it.
+    """
+    settings = settings_of(config)
+    from hilum.models.manifest import catalogue, manifest  # noqa: PLC0415 - imports torch and onnx
+    from hilum.models.zero_shot import new_version  # noqa: PLC0415 - the same
+
+    folder = settings.manifests_dir
+    with explained():
+        path = catalogue.choose(catalogue.paths(folder), [release])[release]
+        request = new_version.PromptsRequest(prompts, version, tokenizer, weights)
+        made = new_version.with_prompts(manifest.read(path), request, folder)
+    name = made.folder.name
+    print(f"{made.folder}: {made.findings} findings, {made.prompts} prompts")
+    if made.left_out:
+        print(f"without {', '.join(made.left_out)} of {release}: they belong to its prompts")
+    print(f"then: hilum models check {name}, hilum models build {name}")
+
+
+def _refuse(kind: str, options: Mapping[str, object], why: str) -> None:
+    """Refuse options that would have no effect."""
     if given := ", ".join(option for option, value in options.items() if value):
-        raise ConfigurationError([f"kind onnx takes no {given}: edit the manifest that it begins"])
+        raise ConfigurationError([f"kind {kind} takes no {given}: {why}"])

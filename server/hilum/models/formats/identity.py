@@ -30,6 +30,8 @@ _BUILDER: Final = (
     "manifest/served.py",
     "networks/architectures.py",
     "networks/checkpoint_names.py",
+    "networks/clip.py",
+    "networks/clip_shape.py",
     "networks/densenet.py",
     "networks/ensemble.py",
     "networks/ensemble_rules.py",

@@ -16,8 +16,8 @@ _PROTOCOLS: Final = tuple(
 _ZIP: Final = b"PK\x03\x04"
 ADVICE: Final = (
     "a pickle, which may run code when it is read: `hilum models import` makes a safe file of it,"
-    " once, if it is a checkpoint of the kind densenet121, resnet50, torchxrayvision or vit; any"
-    " other network has to be exported to ONNX where its code is"
+    " once, if it is a checkpoint of the kind chexzero, densenet121, resnet50, torchxrayvision or"
+    " vit; any other network has to be exported to ONNX where its code is"
 )
 SCRIPTED: Final = "a TorchScript archive; export it to ONNX with its authors' code"
 

@@ -26,7 +26,12 @@ def read(path: Path) -> dict[str, Tensor]:
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """The same bytes for the same tensors, also for views and those that share memory."""
-    save_file(
-        {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}, path
-    )
+    """The same bytes for the same tensors, also for views and those that share memory.
+
+    Raises ConfigurationError where the disk takes no more.
+    """
+    own = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(own, path)
+    except SafetensorError as error:
+        raise ConfigurationError([f"{path}: not written: {error}"]) from error

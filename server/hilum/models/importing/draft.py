@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
-from hilum.toml import quoted
+from hilum.models.zero_shot.prompt_set import PromptSet
+from hilum.toml import quoted, toml_text
 
 WEIGHTS = "weights.safetensors"
 
@@ -35,11 +37,23 @@ class ImportedDraft:
     operating_points: Mapping[str, str] = field(default_factory=dict)
     remarks: Sequence[str] = ()
     max_batch: int = 16
+    prompts: PromptSet | None = None
+    tolerance: float | None = None
 
 
-def text(draft: ImportedDraft, name: str, version: str, sha256: str) -> str:
-    """Return a whole manifest.toml."""
-    return "\n".join(_lines(draft, name, version, sha256)) + "\n"
+def text(
+    draft: ImportedDraft,
+    name: str,
+    version: str,
+    sha256: str,
+    prompts: Mapping[str, Any] | None = None,
+) -> str:
+    """Return a whole manifest.toml.
+
+    `prompts`: the content of that table, for a zero-shot release.
+    """
+    lines = "\n".join(_lines(draft, name, version, sha256)) + "\n"
+    return lines if prompts is None else lines + toml_text({"prompts": prompts})
 
 
 def _lines(draft: ImportedDraft, name: str, version: str, sha256: str) -> Iterator[str]:
@@ -57,6 +71,8 @@ def _lines(draft: ImportedDraft, name: str, version: str, sha256: str) -> Iterat
     yield '# population = { minimum_age_years = 18, cites = "its authors trained it on adults" }'
     yield from _table("operating_points", draft.operating_points)
     yield '\n[engine]\nname = "openvino"\nprecision = "f32"'
+    if draft.tolerance is not None:
+        yield f"tolerance = {draft.tolerance:g} # of a logit; its usual size is near 0.1"
     yield (
         '\n[study]\naggregation = "max" # EDIT: max, mean or first_frontal: how images become a'
         " study"
@@ -72,6 +88,8 @@ def _head(draft: ImportedDraft, name: str, version: str) -> Iterator[str]:
     yield "format = 1"
     yield f"name = {quoted(name)}"
     yield f"version = {quoted(version)}"
+    if draft.prompts is not None:
+        yield 'task = "zero_shot"'
     yield (
         f"manufacturer = {quoted(draft.manufacturer)} # EDIT: who stands behind the weights; in"
         " every report"

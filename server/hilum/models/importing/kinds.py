@@ -12,6 +12,7 @@ import torch
 
 from hilum.errors import ConfigurationError
 from hilum.models.importing import outputs, published
+from hilum.models.importing.clip_checkpoint import chexzero
 from hilum.models.importing.draft import ImportedDraft
 from hilum.models.importing.request import ImportRequest, Tensors, recipe_lines, size_of
 from hilum.models.importing.vit_checkpoint import vit
@@ -133,6 +134,7 @@ def _own_thresholds(given: Tensors) -> torch.Tensor | None:
 
 
 KINDS: Final[Mapping[str, Callable[[ImportRequest, Tensors], ImportedDraft]]] = {
+    "chexzero": chexzero,
     "densenet121": densenet121,
     "resnet50": resnet50,
     "torchxrayvision": torchxrayvision,

@@ -96,7 +96,8 @@ def _write(drafted: draft.ImportedDraft, name: str, version: str, folder: Path) 
     """
     weights = folder / draft.WEIGHTS
     safetensors.write(weights, drafted.tensors)
-    text = draft.text(drafted, name, version, identity.file_sha256(weights))
+    prompts = drafted.prompts.write(folder) if drafted.prompts else None
+    text = draft.text(drafted, name, version, identity.file_sha256(weights), prompts)
     path = folder / manifest.FILE_NAME
     path.write_text(text, encoding="utf-8")
     export.network(manifest.read(path), weights)

@@ -17,7 +17,8 @@ Tensors = Mapping[str, Tensor]
 class ImportRequest:
     """The user's choices.
 
-    None: the default of the checkpoint's kind.
+    None: the default of the checkpoint's kind. The last three are for zero-shot kinds: a file of
+    prompts, the vocabulary of the tokenizer, and its digest where it is not the published one.
     """
 
     source: Path
@@ -25,6 +26,9 @@ class ImportRequest:
     recipe: str | None = None
     activation: str | None = None
     published: str | None = None
+    prompts: Path | None = None
+    tokenizer: Path | None = None
+    tokenizer_sha256: str | None = None
 
 
 def size_of(tensors: Tensors, name: str, axis: int) -> int:

@@ -13,11 +13,18 @@ from typing import Final
 from hilum.errors import ConfigurationError
 from hilum.models.facts import Check, FactLine, FactVerdict, Places, refused
 from hilum.models.inspection.open_questions import guesses, questions
+from hilum.models.inspection.prompt_facts import prompt_facts
 from hilum.models.inspection.release_facts import golden_facts, run_facts, tree_facts, weights_facts
 from hilum.models.manifest import catalogue, manifest
 from hilum.models.manifest.manifest import Manifest
 
-CHECKS: Final[tuple[Check, ...]] = (questions, weights_facts, golden_facts, tree_facts)
+CHECKS: Final[tuple[Check, ...]] = (
+    questions,
+    weights_facts,
+    prompt_facts,
+    golden_facts,
+    tree_facts,
+)
 
 
 def check(

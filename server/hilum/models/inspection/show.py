@@ -10,6 +10,7 @@ from hilum.domain import Label, Release
 from hilum.models.build import build
 from hilum.models.manifest import catalogue, manifest
 from hilum.models.manifest.manifest import Manifest
+from hilum.models.manifest.prompts import PromptsTable
 
 _COLUMN = 18
 
@@ -25,9 +26,23 @@ def show(release_id: str, manifests_dir: Path, built_dir: Path) -> Iterator[str]
     for name, value in _facts(shown, built_dir):
         yield f"{name:{_COLUMN}}{value}"
     yield ""
+    if shown.table.prompts is not None:
+        yield from _prompts(shown.table.prompts)
+        yield ""
     yield from _table(
         [("label", "decides at", "code", "status", ""), *map(_label, shown.release.labels)]
     )
+
+
+def _prompts(prompts: PromptsTable) -> Iterator[str]:
+    """Yield the prompts of a zero-shot release, a line for each finding."""
+    rows: list[tuple[str, ...]] = [("asked for", "positive prompts", "negative prompts")]
+    for pair in prompts.pairs:
+        positive, negative = (
+            " | ".join(prompt.text for prompt in side) for side in (pair.positive, pair.negative)
+        )
+        rows.append((pair.finding, positive, negative))
+    yield from _table(rows)
 
 
 def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
@@ -56,6 +71,9 @@ def _network(shown: Manifest) -> Iterator[tuple[str, str]]:
     state = "trained" if release.is_trained else "UNTRAINED: decides nothing"
     yield "network", f"{release.architecture}, {state}"
     yield from _weights(shown)
+    if (prompts := shown.table.prompts) is not None:
+        yield "prompts", f"rule {prompts.rule}, tokenizer {prompts.tokenizer.sha256}"
+        yield "text tower", f"{prompts.text_tower.file}, sha256 {prompts.text_tower.sha256}"
     yield "engine", f"{release.engine} {release.precision}, batches up to {release.max_batch}"
 
 

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hilum.models.formats import pickled
-from hilum.models.manifest import terminology
+from hilum.models.manifest import prompts, terminology
 from hilum.models.manifest.labels import CalibrationTable, GoldenTable, LabelTable
 from hilum.models.manifest.tables import ManifestTable, ModelTable
 
 STRIDES: Final[Mapping[str, int]] = {
+    "clip_vit": 1,
     "densenet121": 32,
     "resnet50": 32,
     "vit": 1,
@@ -19,7 +20,7 @@ STRIDES: Final[Mapping[str, int]] = {
 }
 """Known architectures, and the number that the input's size must be a multiple of.
 
-For `vit` it is the patch.
+For `vit` it is the patch. For `clip_vit` it is the patch, too, which its weights say.
 """
 _POOLS: Final = frozenset({"densenet121", "resnet50"})
 _PICKLES: Final = (".pth", ".pt", ".pth.tar", ".ckpt", ".pkl", ".bin")
@@ -42,6 +43,7 @@ def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[st
     if folder != release_id:
         yield f"the folder is {folder!r}, but the release is {release_id}: rename one"
     yield from _weights_problems(table)
+    yield from _prompt_problems(table)
     yield from _name_problems(table, nearest)
     for index, label in enumerate(table.labels):
         yield from (f"labels.{index}{problem}" for problem in _decision_problems(label, table))
@@ -74,6 +76,24 @@ def _weights_problems(table: ManifestTable) -> Iterator[str]:
         yield f"model.cam: no exact map here: {_why_no_cam(table)}"
     if architecture != "vit" and table.model.options.model_fields_set:
         yield "model.options: these belong to the architecture vit"
+
+
+def _prompt_problems(table: ManifestTable) -> Iterator[str]:
+    is_made_for_prompts = table.model.architecture in prompts.MAKERS
+    if table.prompts is None:
+        if is_made_for_prompts or table.task == "zero_shot":
+            yield "prompts: missing; `hilum models import` writes them for a zero-shot release"
+        return
+    if not is_made_for_prompts:
+        known = ", ".join(sorted(prompts.MAKERS))
+        yield f"prompts: {table.model.architecture} takes none, only {known}"
+    if table.task != "zero_shot":
+        yield 'task: a release with prompts is "zero_shot"'
+    if not table.weights.is_trained or table.weights.members:
+        yield "weights: a zero-shot release has one file of weights: no seed, no members"
+    if table.model.activation != "sigmoid":
+        yield f"model.activation: the rule {table.prompts.rule} is the sigmoid of the logit"
+    yield from (f"prompts.{each}" for each in prompts.problems(table.prompts, table.labels))
 
 
 def _file_problems(architecture: str, files: Iterable[str]) -> Iterator[str]:

@@ -22,6 +22,7 @@ from hilum.models.manifest.labels import (
     Sha256,
     StrictTable,
 )
+from hilum.models.manifest.prompts import PromptsTable
 
 
 class OptionsTable(StrictTable):
@@ -68,11 +69,12 @@ class OptionsTable(StrictTable):
 class ModelTable(StrictTable):
     """The network and how its outputs are read."""
 
-    architecture: Literal["densenet121", "resnet50", "vit", "vit_b16", "onnx"] = Field(
+    architecture: Literal["clip_vit", "densenet121", "resnet50", "vit", "vit_b16", "onnx"] = Field(
         description=(
             "`onnx`: the weights file is a whole network whose output are logits. The others take a"
             " checkpoint of tensors: `densenet121` and `resnet50` of torchvision and"
-            " torchxrayvision, `vit` of timm and Hugging Face, `vit_b16` of torchvision."
+            " torchxrayvision, `vit` of timm and Hugging Face, `vit_b16` of torchvision, `clip_vit`"
+            " of OpenAI's CLIP (task `zero_shot`)."
         )
     )
     activation: Literal["sigmoid", "softmax", "none"] = Field(
@@ -281,8 +283,12 @@ class ManifestTable(StrictTable):
     version: ReleaseVersion = Field(
         description="Of the release. Other numbers are another version."
     )
-    task: Literal["classification"] = Field(
-        "classification", description="Task of the network: one number for each label."
+    task: Literal["classification", "zero_shot"] = Field(
+        "classification",
+        description=(
+            "Task of the network: one number for each label. `zero_shot`: the labels come from"
+            " `prompts`, docs/models/zero_shot.md."
+        ),
     )
     manufacturer: Named = Field(
         description=(
@@ -302,6 +308,9 @@ class ManifestTable(StrictTable):
     )
     model: ModelTable = Field(description="The network and how its outputs are read.")
     weights: WeightsTable = Field(description="Where the numbers come from.")
+    prompts: PromptsTable | None = Field(
+        None, description="The prompts of a zero-shot release; no other has them."
+    )
     input: Mapping[str, Any] = Field(
         description=(
             "A recipe by name (docs/models/recipes.md), with a `population` if you like, or a whole"

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from hilum.models.manifest.tables import OptionsTable
-from hilum.models.networks import vit_shape
+from hilum.models.networks import clip_shape, vit_shape
+from hilum.models.networks.clip import ClipPromptPairs
 from hilum.models.networks.densenet import DenseNet121
 from hilum.models.networks.resnet import ResNet50
 from hilum.models.networks.vit import VisionTransformer
@@ -63,7 +64,14 @@ def _vit(request: ArchitectureOptions) -> nn.Module:
     return VisionTransformer(shape, *request.sizes)
 
 
+def _clip(request: ArchitectureOptions) -> nn.Module:
+    assert request.tensors is not None  # the manifest's rules refuse a seed
+    shape = clip_shape.fitting_image_shape(request.tensors, request.spec)
+    return ClipPromptPairs(shape, *request.sizes[:2])
+
+
 NETWORKS: Final[Mapping[str, Callable[[ArchitectureOptions], nn.Module]]] = {
+    "clip_vit": _clip,
     "densenet121": lambda request: DenseNet121(*request.sizes),
     "resnet50": lambda request: ResNet50(*request.sizes[:2]),
     "vit": _vit,

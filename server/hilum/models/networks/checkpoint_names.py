@@ -1,7 +1,7 @@
 """Tensor names of published checkpoints → the names of our networks.
 
-Ours are torchvision's for CNNs, timm's for vision transformers. A tensor that no rule knows keeps
-its name, so that an error names it as its author did.
+Ours are torchvision's for CNNs, timm's for vision transformers, OpenAI's for CLIP. A tensor that no
+rule knows keeps its name, so that an error names it as its author did.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ BESIDE_WEIGHTS: Final = frozenset({"op_threshs"})
 
 # The tensor that identifies a family. Its prefix is removed from every other name of the file.
 _ANCHORS: Final[Mapping[str, tuple[str, ...]]] = {
+    "clip_vit": ("visual.conv1.weight",),
     "densenet121": ("features.conv0.weight",),
     "resnet50": ("layer1.0.conv1.weight",),
     "vit": ("patch_embed.proj.weight", "embeddings.patch_embeddings.projection.weight"),

@@ -56,14 +56,22 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Every token looks at every token."""
-        _, tokens, width = x.shape
-        query, key, value = (
-            part.reshape(-1, tokens, self.heads, width // self.heads).transpose(1, 2)
-            for part in self.qkv(x).chunk(3, -1)
-        )
-        mixed = functional.scaled_dot_product_attention(query, key, value)
-        projected: Tensor = self.proj(mixed.transpose(1, 2).reshape(-1, tokens, width))
+        projected: Tensor = self.proj(attend(self.qkv(x), self.heads))
         return projected
+
+
+def attend(packed: Tensor, heads: int, *, is_causal: bool = False) -> Tensor:
+    """(B, tokens, 3 width) of queries, keys and values → (B, tokens, width).
+
+    Causal: a token looks at itself and at those before it.
+    """
+    _, tokens, width = packed.shape
+    query, key, value = (
+        part.reshape(-1, tokens, heads, width // 3 // heads).transpose(1, 2)
+        for part in packed.chunk(3, -1)
+    )
+    mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal)
+    return mixed.transpose(1, 2).reshape(-1, tokens, width // 3)
 
 
 class Mlp(nn.Module):

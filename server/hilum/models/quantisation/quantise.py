@@ -96,6 +96,8 @@ def _obstacles(read: Manifest, folder: Path) -> Iterator[str]:
         )
     if not read.release.is_trained:
         yield "untrained weights: there is no score to be kept"
+    if read.table.prompts is not None:
+        yield "a zero-shot release: its logits are too near one another for int8"
     if read.release.members:
         yield "an ensemble: quantise its members, and make an ensemble of those"
     if read.engine.precision != "f32":

@@ -1,0 +1,1 @@
+"""Zero-shot releases beside another implementation of CLIP."""
