@@ -107,15 +107,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             ).loop(ledger, owner)
             for name, destination in settings.destinations.items()
         ]
-        reports_taken = TakenReports(settings, ledger)
-        asking = [
-            CommitmentLoop(name, destination, ledger, settings.pipeline, owner, reports_taken)
-            for name, destination in settings.destinations.items()
-            if isinstance(destination, CStoreDestination) and destination.commitment
-        ]
-        ledger.forget_commitments_of_others(
-            [name for name, item in settings.destinations.items() if item.commitment_scps]
-        )
+        asking = _commitment_loops(settings, ledger, owner)
         committing = handlers.enter_context(contextlib.closing(CommitHandler(settings, ledger)))
         # All stages from the quiet period's end to the PACS are in one process. Where it has free
         # places, its results go on without a claim.
@@ -129,6 +121,19 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
         ]
         background = [performing(settings, ledger, owner)] if settings.workitems else ()
         await serve([*loops, *asking], stopping, background)
+
+
+def _commitment_loops(settings: Settings, ledger: Ledger, owner: str) -> list[CommitmentLoop]:
+    """Return a loop for each destination that is asked for storage commitment; end other rows."""
+    reports_taken = TakenReports(settings, ledger)
+    ledger.forget_commitments_of_others(
+        [name for name, item in settings.destinations.items() if item.commitment_scps]
+    )
+    return [
+        CommitmentLoop(name, destination, ledger, settings.pipeline, owner, reports_taken)
+        for name, destination in settings.destinations.items()
+        if isinstance(destination, CStoreDestination) and destination.commitment
+    ]
 
 
 class AssembleHandler:

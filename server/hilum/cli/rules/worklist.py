@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from hilum.cli.campaigns.sources import show_lines
 from hilum.cli.frame import Config, acting, ended, explained, performs, settings_of, worklist_app
 from hilum.verbs import Thing, Verb
+
+_NOT_ASKED: Final = (
+    "this Accession Number is not asked for: it is empty, longer than 64 characters, not ASCII, or"
+    " holds * ? or a backslash, which a server takes for a pattern"
+)
 
 
 @worklist_app.command("probe")
@@ -33,11 +38,7 @@ def probe_worklist(
     from hilum.retrieve.worklist.probe import probe  # noqa: PLC0415 - the same
 
     if not is_askable(value):
-        raise ended(
-            1,
-            "this Accession Number is not asked for: it is empty, longer than 64 characters, not"
-            " ASCII, or holds * ? or a backslash, which a server takes for a pattern",
-        )
+        raise ended(1, _NOT_ASKED)
     with explained(), acting(settings, None, Thing.ACCESSION, value):
         lines = probe(section, value)
     print(section.address)

@@ -14,6 +14,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.build import artefact, export
 from hilum.models.formats import identity, safetensors
 from hilum.models.manifest import label_names, manifest
+from hilum.models.manifest.labels import LabelTable
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.manifest.prompts import PromptsTable
 from hilum.models.zero_shot import prompt_set, prompts_file
@@ -128,12 +129,18 @@ def _labels(read: Manifest, made: PromptSet) -> Sequence[Mapping[str, Any]]:
         label_names.plain(pair.finding): label
         for pair, label in zip(read.table.prompts.pairs, read.table.labels, strict=True)
     }
-    meanings = []
-    for index, pair in enumerate(made.pairs):
-        known = old.get(label_names.plain(pair.finding))
-        said = {} if known is None else known.model_dump(include=_MEANING, exclude_none=True)
-        meanings.append({**(said or _new_label(pair.finding, index)), "operating_point": "none"})
-    return meanings
+    return [
+        {
+            **_meaning(old.get(label_names.plain(pair.finding)), pair.finding, index),
+            "operating_point": "none",
+        }
+        for index, pair in enumerate(made.pairs)
+    ]
+
+
+def _meaning(known: LabelTable | None, finding: str, index: int) -> dict[str, Any]:
+    said = {} if known is None else known.model_dump(include=_MEANING, exclude_none=True)
+    return said or _new_label(finding, index)
 
 
 def _new_label(finding: str, index: int) -> dict[str, Any]:

@@ -84,10 +84,7 @@ class TakenReports:
     def _take(
         self, command: Mapping[int, bytes], transfer_syntax_uid: str, encoded: bytes, ae_title: str
     ) -> None:
-        if ae_title not in self.scps:
-            raise CommitmentRefused(
-                UNRECOGNISED_OPERATION, "This AE Title was not asked for storage commitment"
-            )
+        self._require_scp(ae_title)
         _require_command(command)
         transaction_uid, verdict = decoded(
             encoded, transfer_syntax_uid, "Event Information", _read_report
@@ -107,6 +104,12 @@ class TakenReports:
                 INVALID_ARGUMENT, "Transaction UID (0008,1195) is not of an open request of ours"
             )
         _say(done, transaction_uid)
+
+    def _require_scp(self, ae_title: str) -> None:
+        if ae_title not in self.scps:
+            raise CommitmentRefused(
+                UNRECOGNISED_OPERATION, "This AE Title was not asked for storage commitment"
+            )
 
     def _say_unknown(self, transaction_uid: str) -> None:
         """Log it once: the SCP may repeat its report for days."""

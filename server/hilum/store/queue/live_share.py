@@ -31,11 +31,15 @@ class LiveShare:
     def due(self, connection: Connection, claim: Claim) -> Sequence[PreparedRow]:
         """Return the rows that this claim takes, `claim.limit` at most."""
         rows = claim.statements.due.all(connection, claim.parameters)
-        if len(rows) < claim.limit or rows[-1].priority != Priority.URGENT:
-            return rows
-        queue = (claim.stage, claim.destination)
-        self._filled[queue] += 1
-        if self._filled[queue] % SHARE:
+        if not self._is_turn_of_late(claim, rows):
             return rows
         late = claim.statements.late.all(connection, claim.late_since(claim.now - LATE_SECONDS))
         return [*late, *rows][: claim.limit]
+
+    def _is_turn_of_late(self, claim: Claim, rows: Sequence[PreparedRow]) -> bool:
+        """Count the claims that urgent rows fill; return whether this is the fourth of them."""
+        if len(rows) < claim.limit or rows[-1].priority != Priority.URGENT:
+            return False
+        queue = (claim.stage, claim.destination)
+        self._filled[queue] += 1
+        return self._filled[queue] % SHARE == 0
