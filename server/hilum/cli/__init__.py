@@ -30,6 +30,7 @@ from hilum.cli import (
     triton,
 )
 from hilum.cli.campaigns import campaign, compare, export, sources, status
+from hilum.cli.evaluation import evaluate
 from hilum.cli.fleet import hosts, ledger, workitems
 from hilum.cli.frame import app
 from hilum.cli.rules import rules, worklist
@@ -45,6 +46,7 @@ __all__ = [
     "compare",
     "conflicts",
     "destinations",
+    "evaluate",
     "export",
     "find",
     "hosts",

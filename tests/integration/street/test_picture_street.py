@@ -1,11 +1,15 @@
 """Picture files of a research set through the whole street: the numbers of their values, and honest words.
 
 The images are NIH's PNG files as they are, and one of them as JPEG; a real trained model reads them.
+A campaign reads labelled ones, and `hilum evaluate` measures the recorded area under the curve.
 """
 
 from __future__ import annotations
 
 import csv
+import json
+import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ from hilum_preprocessing.errors import Flag
 from testing.serving import Hilum
 from tests.support.models.releases import build_cached
 from tests.support.objects.picture_files import jpeg_file
+from tests.support.server.campaigns import await_end, hilum
 from tests.support.server.installation import START_SECONDS, send_to, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # it may have to build a release first
@@ -128,3 +133,66 @@ def test_the_report_says_it_in_words(server: Hilum, studies: dict[str, dict[str,
     assert len(reports) == len(studies)
     for report in reports:
         assert Flag.PICTURE_FILE.meaning.encode() in report
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory, test_data: Path) -> Path:
+    """The labels of each third image."""
+    path = tmp_path_factory.mktemp("labels") / "labels.csv"
+    header, *rows = (test_data / "labels.csv").read_text().splitlines()
+    path.write_text("\n".join([header, *rows[::3]]) + "\n")
+    return path
+
+
+def recorded_area(test_data: Path, labels: Path) -> float:
+    """Mean over labels of the area of the recorded outputs, by pairs of images."""
+    with labels.open() as file:
+        truth = {f"nih_png/{row['file']}": row for row in csv.DictReader(file)}
+    with (test_data / "expected/mobilenetv3_int8_reference.csv").open() as file:
+        rows = [row for row in csv.DictReader(file) if row["input"] in truth]
+    names = [name for name in rows[0] if name.startswith("noopt_logit_")]
+    logits = np.array([[float(row[name]) for name in names] for row in rows])
+    scores = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    areas = []
+    for column, name in enumerate(names):
+        label = name.removeprefix("noopt_logit_")
+        positive = np.array([truth[row["input"]][label] == "1" for row in rows])
+        if not positive.any():
+            continue
+        apart = scores[positive, column][:, None] - scores[~positive, column][None, :]
+        areas.append(((apart > 0) + 0.5 * (apart == 0)).mean())
+    return float(np.mean(areas))
+
+
+def test_the_printed_commands_measure_the_recorded_area(
+    server: Hilum, test_data: Path, labels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the list of pictures is written here
+    said = hilum(
+        server,
+        *("evaluate", "labels", "--labels", str(labels), "--key", "file"),
+        *("--patient", "nih_patient_id", "--images", str(test_data / "nih_png")),
+        *("--release", TRAINED),
+    )
+    assert said.startswith(f"22 of 22 labelled images are in {test_data / 'nih_png'}\n")
+    plan, run, _, evaluate = re.findall(r"^hilum (.+)$", said, re.MULTILINE)
+    hilum(server, *shlex.split(plan))
+    hilum(server, *shlex.split(run))
+    await_end(server, shlex.split(plan)[2], 240)
+    hilum(server, *shlex.split(evaluate), "--out", "found.json", "--bootstrap", "100")
+
+    found: dict[str, Any] = json.loads((tmp_path / "found.json").read_text())
+    assert found["counts"]["images"] == 22
+    assert found["counts"]["patients"] == 22
+    assert found["counts"]["labelled_without_score"] == 0
+    assert found["release"]["name"] == TRAINED
+    assert found["release"]["weights_sha256"].startswith("1ed18d0d")
+    # one step of the int8 network changes the order of some images, by the CPU
+    assert found["mean"]["auroc"]["value"] == pytest.approx(
+        recorded_area(test_data, labels), abs=0.02
+    )
+    assert {each["of"] for each in found["classes"][1]["thresholds"]} == {
+        "manifest",
+        "0.5",
+        "youden",
+    }

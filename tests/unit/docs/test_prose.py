@@ -18,6 +18,7 @@ FOLDERS = (
     "server/hilum/deliver",
     "server/hilum/dicom",
     "server/hilum/domain",
+    "server/hilum/evaluate",
     "server/hilum/models",
     "server/hilum/observability",
     "server/hilum/processes",

@@ -1,0 +1,1 @@
+"""`hilum evaluate`."""

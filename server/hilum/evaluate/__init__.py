@@ -1,0 +1,1 @@
+"""A release measured against labels: protocols, cases, statistics, result, page."""

@@ -1,0 +1,1 @@
+"""The result as one HTML file."""

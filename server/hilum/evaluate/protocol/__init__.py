@@ -1,0 +1,1 @@
+"""Protocols of public data sets, as TOML files, and the leaderboard."""

@@ -1,0 +1,1 @@
+"""Statistics of scores against labels, in numpy alone."""

@@ -1,0 +1,1 @@
+"""`evaluate`: scores from an export, a campaign or another table, against labels."""
