@@ -24,6 +24,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from deploy.tables.capacity import capacity_tables
 from deploy.tables.destinations import destinations_tables
+from deploy.tables.evaluation import leaderboard_tables, protocols_table
 from deploy.tables.export import export_tables
 from deploy.tables.http_statuses import http_statuses_table
 from deploy.tables.inference import inference_tables
@@ -397,6 +398,8 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "zero_shot": ("figures/models_parity.md", lambda: zero_shot_table(_row)),
     "echo": ("archive/decoding.md", lambda: echo_table(_row)),
     "export": ("archive/export.md", lambda: export_tables(_row)),
+    "protocols": ("models/evaluate.md", lambda: protocols_table(_row)),
+    "leaderboard": ("models/leaderboard.md", lambda: leaderboard_tables(_row)),
     "recipes": ("models/recipes.md", lambda: recipes_table(_row)),
     "input_spec": ("models/input_spec.md", lambda: fields_tables(_row)),
     "traps": ("models/input_spec.md", lambda: traps_table(_row)),
