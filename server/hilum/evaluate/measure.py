@@ -187,18 +187,28 @@ def _draw(
     bootstrap: Bootstrap,
     against: Floats | None,
 ) -> _Drawn:
-    ranked = [
-        RankedCases(item.rows, item.truth, item.scores, has_average=not item.kind) for item in areas
-    ]
+    ranked = _ranked(areas)
     other = _ranked_against(areas[: len(thresholds)], against)
     rates = CountedRates(*_rates(cases, areas, thresholds))
     parts = [
         (*_both(ranked, weights), rates.rates(weights), _both(other, weights)[0])
         for weights in resamples(cases.patients, bootstrap.resamples, bootstrap.seed)
     ]
-    joined = [np.concatenate([part[column] for part in parts]) for column in range(4)]
-    starts = np.cumsum([0, *(2 * len(item) for item in thresholds)]).tolist()
-    return _Drawn(joined[0], joined[1], joined[2], starts, joined[3] if other else None)
+    found, averages, shares, second = map(np.concatenate, zip(*parts, strict=True))
+    starts = _first_columns(thresholds)
+    return _Drawn(found, averages, shares, starts, None if against is None else second)
+
+
+def _ranked(areas: Sequence[_Measure]) -> list[RankedCases]:
+    return [
+        RankedCases(item.rows, item.truth, item.scores, has_average=not item.kind) for item in areas
+    ]
+
+
+def _first_columns(thresholds: Sequence[Sequence[tuple[str, float]]]) -> list[int]:
+    """Return the first column of rates of each class: there are two a threshold."""
+    starts: list[int] = np.cumsum([0, *(2 * len(item) for item in thresholds)]).tolist()
+    return starts
 
 
 def _both(ranked: Sequence[RankedCases], weights: Weights) -> tuple[Floats, Floats]:
@@ -252,7 +262,8 @@ def _full(
     drawn: _Drawn,
     place: int,
 ) -> ClassResult:
-    first = drawn.first_rate[place]
+    rates = drawn.rates[:, drawn.first_rate[place] :]
+    average = ranking.average_precision(item.truth, item.scores)
     return dataclasses.replace(
         base,
         auroc=_measured(ranking.auroc(item.truth, item.scores), drawn.areas[:, place]),
@@ -260,19 +271,27 @@ def _full(
             ranking.average_precision(item.truth, item.scores), drawn.averages[:, place]
         ),
         delong=delong_interval(item.truth, item.scores),
-        thresholds=tuple(
-            _at_threshold(item, name, threshold, drawn.rates[:, column : column + 2])
-            for column, (name, threshold) in zip(
-                range(first, first + 2 * len(thresholds), 2), thresholds, strict=True
-            )
-        ),
+        thresholds=_at_thresholds(item, thresholds, rates),
         reliability=reliability(item.truth, item.scores),
         curves=_curves(item),
-        subgroups=tuple(
-            _subgroup(each, drawn.areas[:, column])
-            for column, each in enumerate(areas)
-            if each.number == item.number and each.kind
-        ),
+        subgroups=_subgroups(item.number, areas, drawn.areas),
+    )
+
+
+def _at_thresholds(
+    item: _Measure, thresholds: Sequence[tuple[str, float]], drawn: Floats
+) -> tuple[ThresholdRates, ...]:
+    return tuple(
+        _at_threshold(item, name, threshold, drawn[:, 2 * place : 2 * place + 2])
+        for place, (name, threshold) in enumerate(thresholds)
+    )
+
+
+def _subgroups(number: int, areas: Sequence[_Measure], drawn: Floats) -> tuple[SubgroupArea, ...]:
+    return tuple(
+        _subgroup(each, drawn[:, column])
+        for column, each in enumerate(areas)
+        if each.number == number and each.kind
     )
 
 
@@ -319,22 +338,26 @@ def _subgroup(item: _Measure, drawn: Floats) -> SubgroupArea:
 
 def _curves(item: _Measure) -> ClassCurves:
     found = ranking.curves(item.truth, item.scores)
-    lowest = float(item.scores.min())
-    highest = float(item.scores.max())
-    if lowest >= 0 and highest <= 1:
-        lowest = 0.0
-        highest = 1.0
-    edges = np.linspace(lowest, max(highest, lowest + 1e-9), _HISTOGRAM + 1)
-    positive = np.histogram(item.scores[item.truth], edges)[0]
-    negative = np.histogram(item.scores[~item.truth], edges)[0]
     return ClassCurves(
         roc=[(0.0, 0.0), *_thinned(found.false_positive_rate, found.sensitivity)],
         precision_recall=_thinned(found.sensitivity, found.precision),
-        histogram=[
-            (float(edge), int(one), int(other))
-            for edge, one, other in zip(edges[:-1], positive, negative, strict=True)
-        ],
+        histogram=_histogram(item, _edges(item.scores)),
     )
+
+
+def _edges(scores: Floats) -> Floats:
+    """Return the ends of equal bins: from 0 to 1, where all scores are between."""
+    lowest = float(scores.min())
+    highest = float(scores.max())
+    if lowest >= 0 and highest <= 1:
+        return np.linspace(0.0, 1.0, _HISTOGRAM + 1)
+    return np.linspace(lowest, max(highest, lowest + 1e-9), _HISTOGRAM + 1)
+
+
+def _histogram(item: _Measure, edges: Floats) -> list[tuple[float, int, int]]:
+    positive = np.histogram(item.scores[item.truth], edges)[0]
+    negative = np.histogram(item.scores[~item.truth], edges)[0]
+    return list(zip(edges.tolist()[:-1], positive.tolist(), negative.tolist(), strict=True))
 
 
 def _thinned(across: Floats, up: Floats) -> list[tuple[float, float]]:

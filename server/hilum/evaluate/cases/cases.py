@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +79,7 @@ def _numbers(patients: Numbers) -> Numbers:
     return np.unique(patients, return_inverse=True)[1]
 
 
-def _at(names: Sequence[str], rows: Numbers) -> list[str]:
+def _at(names: Sequence[str], rows: Iterable[int]) -> list[str]:
     return [names[row] for row in rows]
 
 
@@ -105,12 +105,7 @@ def join(
     protocol: Protocol, truth: TruthTable, table: ScoreTable, choices: JoinChoices
 ) -> EvaluatedCases:
     """Return the cases. Raises ConfigurationError where nothing fits, or a name is not unique."""
-    if choices.join not in table.names:
-        known = ", ".join(table.names)
-        problem = (
-            f"{table.source}: there is no column {choices.join!r}; --join names one of {known}"
-        )
-        raise ConfigurationError([problem])
+    _require_column(table, choices.join)
     picked, left_out = _picked(truth, table, {**protocol.findings, **(choices.findings or {})})
     pairs = _pairs(protocol, truth, table, choices.join)
     unit = choices.unit or protocol.unit
@@ -118,8 +113,18 @@ def join(
     images = joined.cases_of_images(truth, table, pairs, left_out, is_study=unit == "study")
     if unit == "image":
         return images
-    usual = "max" if protocol.aggregation == "none" else protocol.aggregation
-    return _cases_of_studies(images, choices.aggregation or usual)
+    return _cases_of_studies(images, choices.aggregation or _usual_aggregation(protocol))
+
+
+def _usual_aggregation(protocol: Protocol) -> str:
+    return "max" if protocol.aggregation == "none" else protocol.aggregation
+
+
+def _require_column(table: ScoreTable, name: str) -> None:
+    if name not in table.names:
+        known = ", ".join(table.names)
+        problem = f"{table.source}: there is no column {name!r}; --join names one of {known}"
+        raise ConfigurationError([problem])
 
 
 def _joined(
@@ -128,17 +133,22 @@ def _joined(
     pairs: Sequence[tuple[int, int]],
     picked: Sequence[tuple[int, int]],
 ) -> _Joined:
-    rows, images = np.array(pairs, dtype=np.intp).T
-    ours, theirs = np.array(picked, dtype=np.intp).T.tolist()
+    rows, images = _columns(pairs)
+    ours, theirs = (each.tolist() for each in _columns(picked))
     return _Joined(
         cases=[truth.cases[row] for row in rows],
         images=_image_names(table, images),
         uids=_uids(table, images),
         truth=_block(truth.truth, rows, ours),
         scores=_block(table.scores, images, theirs),
-        classes=tuple(truth.classes[column] for column in ours),
-        findings=tuple(table.findings[column] for column in theirs),
+        classes=tuple(_at(truth.classes, ours)),
+        findings=tuple(_at(table.findings, theirs)),
     )
+
+
+def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[Numbers, Numbers]:
+    first, second = np.array(pairs, dtype=np.intp).T
+    return first, second
 
 
 def _cases_of_studies(images: EvaluatedCases, aggregation: str) -> EvaluatedCases:
@@ -219,21 +229,32 @@ def _pairs(
 ) -> list[tuple[int, int]]:
     """Return pairs of a row of the labels and an image of the scores."""
     is_study = protocol.labelled == "study"
-    by_folder = is_study and column not in (STUDY_UID, IMAGE_UID)
-    index = ImageIndex(column, table.names[column], is_folder=by_folder)
-    names = [case.study if is_study else case.image for case in truth.cases]
+    index = _index(table, column, is_study=is_study)
+    names = _names(truth, is_study=is_study)
     found = [index.find(name) for name in names]
     if not is_study and column != STUDY_UID:
         _require_one(table, names, found)
-    pairs = [(row, image) for row, images in enumerate(found) for image in images]
-    if not pairs:
-        theirs = next(iter(table.names[column]), "nothing")
-        problem = (
-            f"{table.source}: no label fits an image. Labels have {names[0]!r}, its column"
-            f" {column} has {theirs!r}; --key and --join name other columns"
-        )
-        raise ConfigurationError([problem])
-    return pairs
+    if not any(found):
+        raise _no_pair(table, column, names[0])
+    return [(row, image) for row, images in enumerate(found) for image in images]
+
+
+def _no_pair(table: ScoreTable, column: str, ours: str) -> ConfigurationError:
+    theirs = next(iter(table.names[column]), "nothing")
+    problem = (
+        f"{table.source}: no label fits an image. Labels have {ours!r}, its column {column} has"
+        f" {theirs!r}; --key and --join name other columns"
+    )
+    return ConfigurationError([problem])
+
+
+def _index(table: ScoreTable, column: str, *, is_study: bool) -> ImageIndex:
+    by_folder = is_study and column not in (STUDY_UID, IMAGE_UID)
+    return ImageIndex(column, table.names[column], is_folder=by_folder)
+
+
+def _names(truth: TruthTable, *, is_study: bool) -> list[str]:
+    return [case.study if is_study else case.image for case in truth.cases]
 
 
 def _require_one(table: ScoreTable, names: Sequence[str], found: Sequence[Sequence[int]]) -> None:

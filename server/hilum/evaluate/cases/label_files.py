@@ -35,18 +35,30 @@ def read_table(path: Path) -> LabelRows:
     if not first.strip():
         raise ConfigurationError([f"{path}: it is empty"])
     if not first.count(delimiter):
-        names = [line.strip() for line in text.splitlines() if line.strip()]
-        return LabelRows(path, (), [{"name": name} for name in names])
+        return LabelRows(path, (), _names(text))
+    return _csv_table(path, text, delimiter)
+
+
+def _csv_table(path: Path, text: str, delimiter: str) -> LabelRows:
     records = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
-        header = tuple(cell.strip() for cell in next(records))
-        if len(set(header)) < len(header):
-            raise ConfigurationError([f"{path}: two columns have one name; rename one"])
+        header = _header(path, next(records))
         return LabelRows(path, header, _rows(path, header, records))
     except csv.Error as error:
         raise ConfigurationError(
             [f"{path}: row {records.line_num} is no CSV: a quote is not closed, or is in a value"]
         ) from error
+
+
+def _header(path: Path, cells: Sequence[str]) -> tuple[str, ...]:
+    header = tuple(cell.strip() for cell in cells)
+    if len(set(header)) < len(header):
+        raise ConfigurationError([f"{path}: two columns have one name; rename one"])
+    return header
+
+
+def _names(text: str) -> list[Row]:
+    return [{"name": line.strip()} for line in text.splitlines() if line.strip()]
 
 
 def assign_roles(protocol: Protocol, paths: Sequence[Path]) -> dict[str, LabelRows]:

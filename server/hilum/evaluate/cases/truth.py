@@ -261,15 +261,26 @@ def _values(
     if protocol.cells == "listed":
         return _listed_values(protocol, classes, rows, doubts)
     rule = policy(choices.uncertain or protocol.uncertain)
-    blank = 0.0 if (choices.blank or protocol.blank) == "negative" else np.nan
+    blank = _blank(choices.blank or protocol.blank)
     columns = []
     for name in classes:
         meaning = _meaning(rule.value(name), blank)
-        cells = [row[name].strip() for row in rows]
-        if unknown := sum(cell not in meaning for cell in cells):
-            doubts.cells[name] += unknown
-        columns.append([meaning.get(cell, np.nan) for cell in cells])
+        columns.append(_column(name, rows, meaning, doubts))
     return np.array(columns, dtype=np.float64).T.reshape(len(rows), len(classes))
+
+
+def _blank(rule: str) -> float:
+    return 0.0 if rule == "negative" else np.nan
+
+
+def _column(
+    name: str, rows: list[Row], meaning: Mapping[str, float], doubts: LabelDoubts
+) -> list[float]:
+    """Return the values of a class, and count the cells that are no label."""
+    cells = [row[name].strip() for row in rows]
+    if unknown := sum(cell not in meaning for cell in cells):
+        doubts.cells[name] += unknown
+    return [meaning.get(cell, np.nan) for cell in cells]
 
 
 def _meaning(uncertain: float, blank: float) -> dict[str, float]:
@@ -325,19 +336,28 @@ def _combined(
 ) -> tuple[tuple[LabelledCase, ...], Floats]:
     """Return one row a case, of several readers or boxes."""
     names = [case.image or case.study for case in cases]
-    first: dict[str, int] = {}
-    numbers = np.array([first.setdefault(name, len(first)) for name in names])
-    if len(first) == len(names):
+    numbers = _numbers(names)
+    if len(set(names)) == len(names):
         return tuple(cases), values
     if rule == "one":
-        twice = next(name for name, count in Counter(names).items() if count > 1)
-        problem = (
-            f"{protocol.name}: {len(names) - len(first)} rows name a case again, such as"
-            f" {twice!r}; --rows majority, any or all says what holds"
-        )
-        raise ConfigurationError([problem])
-    kept = dict(zip(numbers[::-1].tolist(), cases[::-1], strict=True))
-    return tuple(kept[number] for number in range(len(first))), _votes(numbers, values, rule)
+        raise _several_rows(protocol, names)
+    kept = np.unique(numbers, return_index=True)[1]
+    return tuple(cases[row] for row in kept), _votes(numbers, values, rule)
+
+
+def _numbers(names: Sequence[str]) -> NDArray[np.intp]:
+    """Return the number of each name, in the order in which they first occur."""
+    first: dict[str, int] = {}
+    return np.array([first.setdefault(name, len(first)) for name in names])
+
+
+def _several_rows(protocol: Protocol, names: Sequence[str]) -> ConfigurationError:
+    again = {name: count - 1 for name, count in Counter(names).items() if count > 1}
+    problem = (
+        f"{protocol.name}: {sum(again.values())} rows name a case again, such as"
+        f" {next(iter(again))!r}; --rows majority, any or all says which label holds"
+    )
+    return ConfigurationError([problem])
 
 
 def _votes(numbers: NDArray[np.intp], values: Floats, rule: str) -> Floats:

@@ -56,14 +56,18 @@ def histogram_plot(item: ClassResult) -> Markup:
         (one / max(1, item.positives), other / max(1, item.negatives)) for _, one, other in bars
     ]
     most = max(max(pair) for pair in shares)
-    width = 1 / len(bars)
-    inside = "".join(
+    inside = _bars(shares, most)
+    ends = (bars[0][0], bars[-1][0] + (bars[1][0] - bars[0][0]))
+    return _frame(inside, "score", "share of its class", f"Scores of {item.name}", ends, most)
+
+
+def _bars(shares: Points, most: float) -> str:
+    width = 1 / len(shares)
+    return "".join(
         _bar(place * width, width / 2, other / most, "negative")
         + _bar((place + 0.5) * width, width / 2, one / most, "positive")
         for place, (one, other) in enumerate(shares)
     )
-    ends = (bars[0][0], bars[-1][0] + (bars[1][0] - bars[0][0]))
-    return _frame(inside, "score", "share of its class", f"Scores of {item.name}", ends, most)
 
 
 def _frame(

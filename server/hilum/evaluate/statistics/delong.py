@@ -48,21 +48,28 @@ def delong(truth: Truths, columns: Sequence[Floats]) -> AreasUnderCurves | None:
     negatives = len(truth) - positives
     if positives < 2 or negatives < 2:
         return None
-    areas = []
-    of_positives = []  # for each positive case the share of negative ones below it
-    of_negatives = []  # for each negative case the share of positive ones above it
-    for scores in columns:
-        together = midranks(scores)
-        above = (together[truth] - midranks(scores[truth])) / negatives
-        below = 1 - (together[~truth] - midranks(scores[~truth])) / positives
-        areas.append(float(above.mean()))
-        of_positives.append(above)
-        of_negatives.append(below)
-    covariance = (
-        np.atleast_2d(np.cov(of_positives)) / positives
-        + np.atleast_2d(np.cov(of_negatives)) / negatives
+    shares = [_shares(truth, scores) for scores in columns]
+    of_positives = [each[0] for each in shares]
+    of_negatives = [each[1] for each in shares]
+    return AreasUnderCurves(
+        np.array([each.mean() for each in of_positives]),
+        _covariance(of_positives) + _covariance(of_negatives),
     )
-    return AreasUnderCurves(np.array(areas), covariance)
+
+
+def _shares(truth: Truths, scores: Floats) -> tuple[Floats, Floats]:
+    """Return the share of negative cases below each positive one, and of positive ones above."""
+    positives = int(truth.sum())
+    together = midranks(scores)
+    above = (together[truth] - midranks(scores[truth])) / (len(truth) - positives)
+    below = 1 - (together[~truth] - midranks(scores[~truth])) / positives
+    return above, below
+
+
+def _covariance(shares: Sequence[Floats]) -> Floats:
+    """Return the covariance of the means of these columns."""
+    found: Floats = np.atleast_2d(np.cov(shares)) / len(shares[0])
+    return found
 
 
 def delong_interval(truth: Truths, scores: Floats) -> tuple[float, float] | None:

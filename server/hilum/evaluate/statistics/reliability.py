@@ -42,12 +42,12 @@ def reliability(truth: Truths, scores: Floats) -> Reliability | None:
     counts = np.bincount(number, minlength=BINS)
     scored = np.bincount(number, scores, BINS)
     positive = np.bincount(number, truth.astype(np.float64), BINS)
-    bins = tuple(
-        ReliabilityBin(int(counts[i]), float(scored[i] / counts[i]), float(positive[i] / counts[i]))
-        for i in np.flatnonzero(counts)
-    )
     return Reliability(
-        bins=bins,
+        bins=tuple(_bin(*sums) for sums in zip(counts, scored, positive, strict=True) if sums[0]),
         expected_calibration_error=float(np.abs(scored - positive).sum() / len(scores)),
         brier=float(np.mean((scores - truth) ** 2)),
     )
+
+
+def _bin(count: int, scored: float, positive: float) -> ReliabilityBin:
+    return ReliabilityBin(int(count), float(scored / count), float(positive / count))
