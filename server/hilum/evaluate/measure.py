@@ -267,9 +267,7 @@ def _full(
     return dataclasses.replace(
         base,
         auroc=_measured(ranking.auroc(item.truth, item.scores), drawn.areas[:, place]),
-        auprc=_measured(
-            ranking.average_precision(item.truth, item.scores), drawn.averages[:, place]
-        ),
+        auprc=_measured(average, drawn.averages[:, place]),
         delong=delong_interval(item.truth, item.scores),
         thresholds=_at_thresholds(item, thresholds, rates),
         reliability=reliability(item.truth, item.scores),
