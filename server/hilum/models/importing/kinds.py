@@ -60,6 +60,10 @@ def _convolutional(
         source=f"{request.source.name}, a checkpoint of {architecture} with torchvision's names",
         remarks=(
             "EDIT activation below, if the network was not trained with a sigmoid for each output.",
+            (
+                "EDIT: ReLU inside is a guess. With another activation (ELU, in some of LibAUC's"
+                " networks) the tensors are the same, and all scores would be wrong: refuse it."
+            ),
         ),
     )
 

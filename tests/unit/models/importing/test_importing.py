@@ -21,6 +21,7 @@ from hilum.models.formats import pickled, safetensors, triton_model
 from hilum.models.importing import download, published, release_folder
 from hilum.models.importing.kinds import KINDS, ImportRequest
 from hilum.models.inspection import check
+from hilum.models.inspection.open_questions import guesses
 from hilum.models.known_answers import canary
 from hilum.models.manifest import manifest
 from hilum.models.networks.densenet import DenseNet121
@@ -253,6 +254,15 @@ def test_tensors_of_another_form_are_refused(
     source = _hugging_face(tmp_path / "theirs")
     safetensors.write(source, {**_vit().state_dict(), name: torch.zeros(shape)})
     assert problem in _refused(kind, ImportRequest(source), tmp_path / "out")
+
+
+def test_the_activation_inside_that_no_tensor_shows_is_asked_about(tmp_path: Path) -> None:
+    """LibAUC's DenseNet-121 with ELU has the tensors of one with ReLU."""
+    torch.save(randomised(DenseNet121(3, 14, 224, 224)).state_dict(), tmp_path / "libauc.pth")
+    asked = ImportRequest(tmp_path / "libauc.pth", labels="nih_14")
+    made = release_folder.import_release("densenet121", asked, "brought", "1", tmp_path / "out")
+    questions = [text for _, text in guesses((made.folder / "manifest.toml").read_text())]
+    assert any("ReLU inside is a guess" in text and "ELU" in text for text in questions)
 
 
 def test_a_chexnet_checkpoint_becomes_a_release(tmp_path: Path) -> None:
