@@ -85,7 +85,7 @@ def measure(
         results.append(_full(base, defined[place], areas, thresholds[place], drawn, place))
     if against is not None:
         results = [_paired(item, number, cases, against) for number, item in enumerate(results)]
-    mean, difference = _means(results, drawn, by_class)
+    mean, difference = _means(results, drawn, by_class, _areas_against(defined, against))
     return Statistics(
         classes=tuple(results),
         mean=mean,
@@ -225,6 +225,14 @@ def _ranked_against(whole: Sequence[_Measure], against: Floats | None) -> list[R
     if against is None:
         return []
     return [RankedCases(item.rows, item.truth, against[item.rows, item.number]) for item in whole]
+
+
+def _areas_against(whole: Sequence[_Measure], against: Floats | None) -> list[float]:
+    """Return the other release's area of each defined class; none: there is no other release."""
+    if against is None:
+        return []
+    found = (ranking.auroc(item.truth, against[item.rows, item.number]) for item in whole)
+    return [area for area in found if area is not None]
 
 
 def _rates(
@@ -369,9 +377,15 @@ def _value(found: Sequence[Measured | None]) -> float:
 
 
 def _means(
-    results: Sequence[ClassResult], drawn: _Drawn, by_class: Mapping[int, int]
+    results: Sequence[ClassResult],
+    drawn: _Drawn,
+    by_class: Mapping[int, int],
+    seconds: Sequence[float],
 ) -> tuple[MeanResult | None, Measured | None]:
-    """Return the mean over defined classes, and the difference of the other release's mean."""
+    """Return the mean over defined classes, and the difference of the other release's mean.
+
+    `seconds`: the other release's area of each defined class.
+    """
     used = [
         (by_class[number], item)
         for number, item in enumerate(results)
@@ -390,8 +404,8 @@ def _means(
     if drawn.second is None:
         return mean, None
     apart = drawn.second[:, places].mean(axis=1) - areas
-    found = [item.difference.difference for _, item in used if item.difference]
-    return mean, _measured(float(np.mean(found)), apart) if found else None
+    difference = float(np.mean([seconds[place] for place in places])) - auroc.value
+    return mean, _measured(difference, apart)
 
 
 def _paired(item: ClassResult, number: int, cases: EvaluatedCases, against: Floats) -> ClassResult:

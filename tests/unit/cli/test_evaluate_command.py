@@ -170,6 +170,65 @@ def test_two_releases_are_compared_on_the_same_cases(folder: Path) -> None:
     assert found["mean"]["difference"]["value"] == pytest.approx(difference["difference"])
 
 
+def test_two_labels_of_one_image_are_refused(folder: Path) -> None:
+    labels = write_csv(folder / "mine.csv", ["path", "Edema"], [["a.png", 1], ["x/a.png", 0]])
+    results = export_csv(folder / "r.csv", {"x/a.png": {"edema": 0.9}})
+    status, output = said("labels", "--labels", labels, "--results", results)
+    assert status == 2, output
+    assert "the labels 'a.png' and 'x/a.png' fit the same image 'x/a.png'" in output
+
+
+def test_a_comparison_says_which_cases_it_left_out(folder: Path) -> None:
+    labels, results = nih_case(folder)
+    lines = results.read_text().splitlines(keepends=True)
+    fewer = folder / "fewer.csv"
+    fewer.write_text("".join(lines[:-4]))
+    found = evaluated("nih-chestxray14", "--labels", labels, "--results", results, "--split", "all", "--against", fewer)  # fmt: skip
+    assert found["counts"]["cases"] == found["counts"]["images"] == 38
+    assert found["counts"]["labelled_without_score"] == 2
+    assert found["counts"]["labelled_without_score_first"] == ["00000038_000.png", "00000039_000.png"]  # fmt: skip
+    assert "2 labelled cases have no score" in found["deviations"]
+
+
+def test_a_comparison_refuses_images_that_a_label_does_not_tell_apart(folder: Path) -> None:
+    labels = write_csv(folder / "mine.csv", ["study", "Edema"], [["1.2.0", 1], ["1.2.1", 0]])
+    text = export_csv(folder / "r.csv", {"a.png": {"edema": 0.9}, "b.png": {"edema": 0.1}}).read_text()  # fmt: skip
+    view = text.splitlines(keepends=True)[1].replace("1.2.0.1", "1.2.0.2").replace("a.png", "c.png")
+    (folder / "r.csv").write_text(text + view)
+    given = ("labels", "--labels", labels, "--key", "study", "--join", "study_instance_uid")
+    both = (*given, "--results", folder / "r.csv", "--against", folder / "r.csv")
+    status, output = said(*both)
+    assert status == 2, output
+    assert "no pair is certain" in output
+    assert said(*both, "--unit", "study")[0] == 0
+
+
+def test_the_mean_difference_is_of_all_classes_of_the_mean(folder: Path) -> None:
+    """DeLong's test needs two positive cases, the difference of two areas needs one."""
+    numbers = range(20)
+    labels = write_csv(folder / "mine.csv", ["path", "Edema", "Mass"], [[f"{each}.png", each % 2, int(each == 5)] for each in numbers])  # fmt: skip
+    first = {f"{each}.png": {"edema": 0.5, "mass": each / 20} for each in numbers}
+    second = {f"{each}.png": {"edema": 0.5, "mass": 1 - abs(each - 5) / 20} for each in numbers}
+    results = export_csv(folder / "r.csv", first)
+    other = export_csv(folder / "other.csv", second)
+    found = evaluated("labels", "--labels", labels, "--results", results, "--against", other)
+    assert by_class(found)["Mass"]["difference"] is None
+    mass = 1 - by_class(found)["Mass"]["auroc"]["value"]
+    assert found["mean"]["difference"]["value"] == pytest.approx(mass / 2)
+
+
+def test_operating_points_are_of_the_score_alone(folder: Path) -> None:
+    labels = write_csv(folder / "mine.csv", ["path", "Edema"], [["a.png", 1], ["b.png", 0]])
+    results = export_csv(folder / "r.csv", {"a.png": {"edema": 0.9}, "b.png": {"edema": 0.1}}, points={"edema": 0.3})  # fmt: skip
+    given = ("labels", "--labels", labels, "--results", results)
+    assert "manifest" in {item["of"] for item in by_class(evaluated(*given))["Edema"]["thresholds"]}
+    head, *rows = results.read_text().splitlines()
+    logits = [f"{row},{logit}" for row, logit in zip(rows, (2.2, 0.1), strict=True)]
+    results.write_text("\n".join([f"{head},logit", *logits]) + "\n")
+    found = evaluated(*given, "--score", "logit")
+    assert "manifest" not in {item["of"] for item in by_class(found)["Edema"]["thresholds"]}
+
+
 def test_a_release_against_itself_differs_by_nothing(folder: Path) -> None:
     labels, results = nih_case(folder)
     found = evaluated("nih-chestxray14", "--labels", labels, "--results", results, "--split", "all", "--against", results)  # fmt: skip
@@ -251,6 +310,10 @@ def test_dicom_files_are_planned_by_their_folder(folder: Path) -> None:
         (["--results", "two.csv"], "it has several releases; --release names one of chest@1, chest@2"),
         (["--results", "twice.csv"], "an image has a finding twice"),
         (["--results", "words.csv"], "'high' is no number"),
+        (["--results", "endless.csv"], "'inf' is no finite number"),
+        (["--results", "again.csv"], "two columns have one name"),
+        (["--results", "r.csv", "--map", "Edma=edema"], "'Edma': the labels have no such class"),
+        (["--results", "r.csv", "--map", "Edema=wet"], "'wet': chest@1 has no such finding"),
         (["--results", "other.csv"], "no label fits an image. Labels have 'a.png'"),
         (["--results", "names.csv"], "fit several images, such as 'a.png' (2)"),
         (["--results", "wide.csv"], "it is no table of `hilum export`"),
@@ -268,6 +331,8 @@ def test_bad_input_is_explained(folder: Path, more: list[str], text: str) -> Non
     (folder / "two.csv").write_text(good + "".join(lines[1:]).replace("chest@1", "chest@2"))
     (folder / "twice.csv").write_text(good + lines[1])
     (folder / "words.csv").write_text(good.replace("0.9", "high"))
+    (folder / "endless.csv").write_text(good.replace("0.9", "inf"))
+    (folder / "again.csv").write_text(good.replace("origin", "score"))
     (folder / "other.csv").write_text(good.replace(".png", ".dcm"))
     (folder / "names.csv").write_text(good + lines[1].replace("a.png", "x/a.png"))
     (folder / "wide.csv").write_text("file,Edema\na.png,1\n")

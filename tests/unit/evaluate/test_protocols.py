@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 from pathlib import Path
 
 import numpy as np
@@ -201,7 +202,7 @@ def test_boxes_of_rsna_become_one_label_an_image(tmp_path: Path) -> None:
     assert column(found, "Target") == [1, 0]
 
 
-@pytest.mark.parametrize(("age", "band"), [("058Y", "40 to 59"), ("011M", "0 to 17"), ("80", "80 and more"), ("", ""), ("old", "")])  # fmt: skip
+@pytest.mark.parametrize(("age", "band"), [("058Y", "40 to 59"), ("011M", "0 to 17"), ("80", "80 and more"), ("45 ", "40 to 59"), ("²", ""), ("", ""), ("old", "")])  # fmt: skip
 def test_ages_fall_into_bands(age: str, band: str) -> None:
     assert age_band(age) == band
 
@@ -249,6 +250,41 @@ def test_a_list_that_is_no_utf8_or_no_gzip_is_explained(tmp_path: Path) -> None:
         read("labels", packed)
 
 
+def test_a_damaged_gzip_file_is_explained(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b"path,Effusion\n" + b"1.png,1\n" * 500))
+    packed[20:26] = bytes(6)
+    path = tmp_path / "mine.csv.gz"
+    path.write_bytes(packed)
+    with pytest.raises(ConfigurationError, match="no whole gzip"):
+        read("labels", path)
+
+
+def test_a_column_without_a_name_is_no_image_sex_or_age(tmp_path: Path) -> None:
+    """Tables that pandas wrote begin with such a column, of row numbers."""
+    rows = [
+        [number, f"CheXpert-v1.0/test/patient{number}/study1", *[0] * len(CHEXPERT)]
+        for number in (20, 30)
+    ]
+    path = write_csv(tmp_path / "groundtruth.csv", ["", "Study", *CHEXPERT], rows)
+    case = read("chexpert-test", path).cases[0]
+    assert (case.image, case.sex, case.age) == ("", "", "")
+
+
+def test_two_rows_of_labels_for_one_study_are_refused(tmp_path: Path) -> None:
+    images = write_csv(
+        tmp_path / "split.csv.gz",
+        ["dicom_id", "study_id", "subject_id", "split"],
+        [["a", 1, 1, "test"]],
+    )
+    labels = write_csv(
+        tmp_path / "chexpert.csv.gz",
+        ["subject_id", "study_id", *CHEXPERT],
+        [[1, 1, *[0] * len(CHEXPERT)], [1, 1, *[1] * len(CHEXPERT)]],
+    )
+    with pytest.raises(ConfigurationError, match="1 rows have the study_id of another row"):
+        read("mimic-cxr-jpg", images, labels)
+
+
 def test_a_file_of_another_data_set_is_refused_with_the_columns_that_are_wanted(
     tmp_path: Path,
 ) -> None:
@@ -291,6 +327,10 @@ def test_an_unknown_protocol_and_a_faulty_one_are_explained(tmp_path: Path) -> N
     with pytest.raises(ConfigurationError) as raised:
         load(str(path))
     assert any("colour" in problem for problem in raised.value.problems)
+    theirs = Path(str(protocols.__file__)).with_name("protocols") / "nih-chestxray14.toml"
+    path.write_text(theirs.read_text().replace('listed_in = "Finding Labels"', 'listed_in = "F"'))
+    with pytest.raises(ConfigurationError, match="listed_in: 'F' is not among the columns of"):
+        load(str(path))
     path.write_text("format = ")
     with pytest.raises(ConfigurationError, match="no TOML"):
         load(str(path))

@@ -61,7 +61,7 @@ class EvaluatedCases:
     counts: JoinCounts
 
     def part(self, rows: Numbers, columns: Sequence[int]) -> EvaluatedCases:
-        """Return some cases and classes."""
+        """Return some cases and classes. The other cases count as those without a score."""
         return dataclasses.replace(
             self,
             keys=_at(self.keys, rows),
@@ -72,6 +72,18 @@ class EvaluatedCases:
             patients=_numbers(self.patients[rows]),
             groups={kind: _at(names, rows) for kind, names in self.groups.items()},
             studies=_at(self.studies, rows),
+            counts=self._counts_of(rows),
+        )
+
+    def _counts_of(self, rows: Numbers) -> JoinCounts:
+        others = _at(self.keys, np.setdiff1d(np.arange(len(self.keys)), rows))
+        return dataclasses.replace(
+            self.counts,
+            images=len(rows) if self.unit == "image" else self.counts.images,
+            studies=len(set(_at(self.studies, rows))),
+            patients=len(np.unique(self.patients[rows])),
+            missing=self.counts.missing + len(others),
+            missing_names=(*self.counts.missing_names, *others)[:_SHOWN],
         )
 
 
@@ -236,6 +248,7 @@ def _pairs(
         _require_one(table, names, found)
     if not any(found):
         raise _no_pair(table, column, names[0])
+    _require_own(table, names, found)
     return [(row, image) for row, images in enumerate(found) for image in images]
 
 
@@ -266,6 +279,20 @@ def _require_one(table: ScoreTable, names: Sequence[str], found: Sequence[Sequen
             f" {name!r} ({count}): name the images by more of their paths, or one campaign"
         )
         raise ConfigurationError([problem])
+
+
+def _require_own(table: ScoreTable, names: Sequence[str], found: Sequence[Sequence[int]]) -> None:
+    """Raise where two labels name one image: it would count twice."""
+    first: dict[int, str] = {}
+    for name, images in zip(names, found, strict=True):
+        for image in images:
+            if (other := first.setdefault(image, name)) != name:
+                problem = (
+                    f"{table.source}: the labels {other!r} and {name!r} fit the same image"
+                    f" {_image_name(table, image)!r}: leave one, or name both by more of their"
+                    " paths"
+                )
+                raise ConfigurationError([problem])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,10 @@ class LabelRows:
 
 
 def read_table(path: Path) -> LabelRows:
-    """Return all rows as text. Raises ConfigurationError, and OSError."""
+    """Return all rows as text, without a column that has no name.
+
+    Raises ConfigurationError, and OSError.
+    """
     text = _text(path)
     first = text.partition("\n")[0]
     delimiter = max(_DELIMITERS, key=first.count)
@@ -43,7 +47,8 @@ def _csv_table(path: Path, text: str, delimiter: str) -> LabelRows:
     records = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         header = _header(path, next(records))
-        return LabelRows(path, header, _rows(path, header, records))
+        rows = _rows(path, header, records)
+        return LabelRows(path, tuple(filter(None, header)), rows)
     except csv.Error as error:
         raise ConfigurationError(
             [f"{path}: row {records.line_num} is no CSV: a quote is not closed, or is in a value"]
@@ -112,7 +117,7 @@ def _text(path: Path) -> str:
     try:
         content = gzip.decompress(packed) if path.suffix == ".gz" else packed
         return content.decode("utf-8-sig")
-    except (EOFError, gzip.BadGzipFile) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ConfigurationError([f"{path}: it is no whole gzip file"]) from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(
@@ -130,5 +135,5 @@ def _rows(path: Path, header: tuple[str, ...], records: Iterable[list[str]]) -> 
                 [f"{path}: row {len(rows) + 2} has more cells than the header: quote such a value"]
             )
         padded = cells + [""] * (len(header) - len(cells))
-        rows.append(dict(zip(header, padded, strict=True)))
+        rows.append({name: cell for name, cell in zip(header, padded, strict=True) if name})
     return rows

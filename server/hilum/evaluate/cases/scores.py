@@ -50,11 +50,11 @@ class ImageIndex:
 
     def find(self, text: str) -> Sequence[int]:
         """Return the rows of the images with this name; none: there is no such image."""
-        if self._is_uid:
-            return self._equal.get(text, ())
         parts = _parts(text)
         if not parts:
             return ()
+        if self._is_uid:
+            return self._equal.get(text, ())
         for is_stem in (False, True):
             if found := self._tail(len(parts), is_stem=is_stem).get(parts):
                 return found

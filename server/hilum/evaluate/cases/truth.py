@@ -106,10 +106,10 @@ def read_truth(protocol: Protocol, paths: Sequence[Path], choices: LabelChoices)
 
 def age_band(age: str) -> str:
     """Return a band of ages; empty for a text that is no age. `058Y` is 58, `011M` is 0."""
-    digits = age.rstrip("YMWDymwd").strip()
-    if not digits.replace(".", "", 1).isdigit():
+    digits = age.strip().rstrip("YMWDymwd")
+    if not digits.replace(".", "", 1).isdecimal():
         return ""
-    years = float(digits) if age[-1:].upper() in "0123456789.Y" else 0.0
+    years = 0.0 if age.strip()[-1].upper() in "MWD" else float(digits)
     return next((name for end, name in _BANDS if years < end), "80 and more")
 
 
@@ -170,11 +170,20 @@ def _joined(
         item = file_of(protocol, role)
         if item is None or not item.by:
             continue
-        by = {row[item.by]: row for row in table.rows}
+        by = _by(table, item.by)
         if role == "labels":
             rows = _with_labels(rows, item.by, by, table, doubts)
         rows = _merged(rows, item.by, by)
     return rows
+
+
+def _by(table: LabelRows, column: str) -> dict[str, Row]:
+    """Return the rows by a column. Raises ConfigurationError where two name the same."""
+    by = {row[column]: row for row in table.rows}
+    if again := len(table.rows) - len(by):
+        problem = f"{table.path}: {again} rows have the {column} of another row; leave one of each"
+        raise ConfigurationError([problem])
+    return by
 
 
 def _merged(rows: list[Row], column: str, by: Mapping[str, Row]) -> list[Row]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from collections.abc import Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -174,4 +175,24 @@ def _parsed(origin: str, text: str) -> Protocol:
             ]
         ) from error
     policy(found.uncertain)
+    if problems := list(_column_problems(found)):
+        raise ConfigurationError([f"{origin}: {problem}" for problem in problems])
     return found
+
+
+def _column_problems(protocol: Protocol) -> Iterator[str]:
+    """Yield the columns that a rule reads and that no file has to have."""
+    by_role = {item.role: item for item in protocol.files}
+    if "labels" not in by_role:
+        yield "files: one has the role labels"
+        return
+    labels = by_role["labels"]
+    base = by_role.get("images", labels)
+    needed = [("by", item.by, each) for item in protocol.files for each in (item, base) if item.by]
+    if protocol.cells == "listed":
+        needed.append(("listed_in", protocol.listed_in, labels))
+    if protocol.split.column:
+        needed.append(("split.column", protocol.split.column, base))
+    for name, column, item in needed:
+        if column not in item.columns:
+            yield f"{name}: {column!r} is not among the columns of {item.file}"

@@ -49,6 +49,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     """Return the evaluation. Raises ConfigurationError for bad input, and OSError."""
     protocol = request.protocol
     truth = read_truth(protocol, request.labels, request.choices)
+    _require_map(truth, request.scores, request.join.findings or {})
     choices = dataclasses.replace(request.join, findings=_findings(protocol, truth, request.join))
     cases = join(protocol, truth, request.scores, choices)
     second = None
@@ -118,8 +119,31 @@ def _findings(protocol: Protocol, truth: TruthTable, chosen: JoinChoices) -> dic
     return {**findings, **protocol.findings, **(chosen.findings or {})}
 
 
+def _require_map(truth: TruthTable, scores: ScoreTable, chosen: Mapping[str, str]) -> None:
+    """Raise for a class or a finding that is nowhere: the protocol's would be taken instead."""
+    sides = (
+        (chosen.keys() - set(truth.classes), "the labels have no such class", truth.classes),
+        (
+            set(chosen.values()) - set(scores.findings),
+            f"{scores.release} has no such finding",
+            scores.findings,
+        ),
+    )
+    problems = [
+        f"--map, {name!r}: {problem}; known: {', '.join(known)}"
+        for unknown, problem, known in sides
+        for name in sorted(unknown)
+    ]
+    if problems:
+        raise ConfigurationError(problems)
+
+
 def _common(first: EvaluatedCases, second: EvaluatedCases) -> tuple[EvaluatedCases, Floats]:
     """Return the cases and classes that both have scores of, and the second's scores."""
+    for cases in (first, second):
+        if len(set(cases.keys)) < len(cases.keys):
+            problem = "--against: a label names several images, so no pair is certain"
+            raise ConfigurationError([f"{problem}: give --unit study"])
     place = {key: row for row, key in enumerate(second.keys)}
     rows = np.array([row for row, key in enumerate(first.keys) if key in place], dtype=np.intp)
     names = [name for name in first.classes if name in second.classes]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _NAMES: Final = (ORIGIN, "sop_instance_uid", "study_instance_uid")
 _LONG: Final = ("finding", "release")
+_SCORE: Final = "score"  # the scale of operating points
 _SHOWN: Final = 12
 Cells = Mapping[str, str]
 
@@ -37,7 +39,7 @@ class ScoreChoices:
     """
 
     release: str = ""
-    column: str = "score"
+    column: str = _SCORE
     prefix: str = ""
 
 
@@ -59,10 +61,16 @@ def _open(path: Path) -> tuple[list[str], Iterator[Cells]]:
     except (UnicodeDecodeError, csv.Error) as error:
         file.close()
         raise ConfigurationError([f"{path}: it is no CSV in UTF-8"]) from error
-    if not header:
+    if problem := _header_problem(header):
         file.close()
-        raise ConfigurationError([f"{path}: it is empty"])
+        raise ConfigurationError([f"{path}: {problem}"])
     return header, _csv_rows(path, file, reader)
+
+
+def _header_problem(header: Sequence[str]) -> str:
+    if not header:
+        return "it is empty"
+    return "" if len(set(header)) == len(header) else "two columns have one name; rename one"
 
 
 def _csv_rows(path: Path, file: TextIO, reader: Iterable[Cells]) -> Iterator[Cells]:
@@ -133,7 +141,7 @@ def _long_table(
         findings=tuple(found.findings),
         scores=_matrix(path, found),
         names={name: [image[place] for image in found.images] for place, name in enumerate(names)},
-        operating_points=_points(path, found),
+        operating_points=_points(path, found) if choices.column == _SCORE else {},
         is_trained=not found.untrained if "is_trained" in header else None,
         not_read=_not_read(path, choices.release),
     )
@@ -221,9 +229,12 @@ def _wide_table(
 def _number(path: Path, cell: str) -> float:
     """Return a number; NaN for an empty cell. Raises ConfigurationError."""
     try:
-        return float(cell) if cell else float("nan")
+        number = float(cell or "nan")
     except ValueError:
         raise ConfigurationError([f"{path}: {cell!r} is no number"]) from None
+    if math.isinf(number):
+        raise ConfigurationError([f"{path}: {cell!r} is no finite number"])
+    return number
 
 
 def _not_read(path: Path, release: str) -> dict[str, int]:
