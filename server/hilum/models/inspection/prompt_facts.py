@@ -36,7 +36,7 @@ def prompt_facts(read: Manifest, places: Places) -> Iterator[Fact]:
 def _largest_difference(read: Manifest, prompts: PromptsTable, places: Places) -> float:
     """Return how far the weights' embeddings are from those that the text tower gives now.
 
-    Raises ConfigurationError where a file or a token is another one.
+    Raises ConfigurationError where a file or a token is another one, or embeddings are missing.
     """
     from hilum.models.formats import safetensors  # noqa: PLC0415 - torch
     from hilum.models.zero_shot import clip_bpe, embeddings, prompt_set  # noqa: PLC0415 - torch
@@ -49,6 +49,10 @@ def _largest_difference(read: Manifest, prompts: PromptsTable, places: Places) -
         raise ConfigurationError(["prompts: the tokenizer gives other tokens than those here"])
     weights = safetensors.read(artefact.find_weights(read, places.weights_dir))
     found = embeddings.embedded(prompts.pairs, tower)
+    for name, tensor in found.items():
+        if name not in weights or weights[name].shape != tensor.shape:
+            problem = f"prompts: the weights have no {name} of {tuple(tensor.shape)}"
+            raise ConfigurationError([problem])
     return max(float((tensor - weights[name]).abs().max()) for name, tensor in found.items())
 
 

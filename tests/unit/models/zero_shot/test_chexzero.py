@@ -150,16 +150,20 @@ def test_a_zero_shot_release_without_prompts_is_refused(release: Manifest, tmp_p
         manifest.read(_changed(release, tmp_path, table, ""))
 
 
+def _with_weights(read: Manifest, out: Path, weights: dict[str, Tensor]) -> Path:
+    """A copy of the release with other weights, which its manifest names."""
+    safetensors.write(out / "other.safetensors", weights)
+    digest = identity.file_sha256(out / "other.safetensors")
+    path = _changed(read, out, str(read.table.weights.sha256), digest)
+    (path.parent / "weights.safetensors").unlink()
+    (out / "other.safetensors").rename(path.parent / "weights.safetensors")
+    return path
+
+
 def test_embeddings_of_other_words_are_a_problem(release: Manifest, tmp_path: Path) -> None:
     weights = safetensors.read(release.path.parent / "weights.safetensors")
     weights["positive_prompts"] = weights["negative_prompts"]
-    safetensors.write(tmp_path / "other.safetensors", weights)
-    old = release.table.weights.sha256
-    path = _changed(
-        release, tmp_path, str(old), identity.file_sha256(tmp_path / "other.safetensors")
-    )
-    (path.parent / "weights.safetensors").unlink()
-    (tmp_path / "other.safetensors").rename(path.parent / "weights.safetensors")
+    path = _with_weights(release, tmp_path, weights)
     ((verdict, said),) = _facts(manifest.read(path))
     assert verdict is FactVerdict.PROBLEM, said
 
@@ -351,3 +355,13 @@ def test_the_options_of_prompts_are_refused_for_other_kinds(
         2,
         True,
     ), done.output
+
+
+def test_weights_without_embeddings_are_a_problem_of_the_release(
+    release: Manifest, tmp_path: Path
+) -> None:
+    weights = safetensors.read(release.path.parent / "weights.safetensors")
+    del weights["positive_prompts"]
+    path = _with_weights(release, tmp_path, weights)
+    ((verdict, said),) = _facts(manifest.read(path))
+    assert (verdict, "the weights have no positive_prompts" in said) == (FactVerdict.PROBLEM, True)
