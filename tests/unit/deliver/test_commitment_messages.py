@@ -23,14 +23,15 @@ REPORT = b"the report of the peer"
 class Wire:
     """Our association, and the socket of the peer."""
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_seconds: float = 10.0) -> None:
         # AF_UNIX has no TCP_QUICKACK
         listening = socket.create_server(("127.0.0.1", 0))
         ours = socket.create_connection(listening.getsockname())
         self.peer, _ = listening.accept()
         listening.close()
-        peer = Peer("127.0.0.1", 104, "PACS", "HILUM", 10.0)
-        self.association = ScuAssociation(peer, SocketReader(ours, 10.0), (CONTEXT,), 0)
+        peer = Peer("127.0.0.1", 104, "PACS", "HILUM", timeout_seconds)
+        reader = SocketReader(ours, timeout_seconds)
+        self.association = ScuAssociation(peer, reader, (CONTEXT,), 0)
         self.taken: list[tuple[str, bytes]] = []
 
     def take(
@@ -60,17 +61,17 @@ def wire() -> Iterator[Wire]:
     opened.peer.close()
 
 
-def response(status: int = 0) -> bytes:
+def response(data_set_type: int = command_set.NO_DATA_SET) -> bytes:
     elements = {
         command_set.COMMAND_FIELD: command_set.us(command_set.N_ACTION_RQ | 0x8000),
         command_set.MESSAGE_ID_BEING_RESPONDED_TO: command_set.us(1),
-        command_set.COMMAND_DATA_SET_TYPE: command_set.us(command_set.NO_DATA_SET),
-        command_set.STATUS: command_set.us(status),
+        command_set.COMMAND_DATA_SET_TYPE: command_set.us(data_set_type),
+        command_set.STATUS: command_set.us(0),
     }
     return pdu.message(3, command_set.encode(elements), 0, is_command=True)
 
 
-def event(size: int = 16_384) -> bytes:
+def event(size: int = 16_384, context_id: int = 3) -> bytes:
     elements = {
         command_set.AFFECTED_SOP_CLASS_UID: command_set.uid(STORAGE_COMMITMENT),
         command_set.COMMAND_FIELD: command_set.us(command_set.N_EVENT_REPORT_RQ),
@@ -80,8 +81,8 @@ def event(size: int = 16_384) -> bytes:
         command_set.EVENT_TYPE_ID: command_set.us(1),
     }
     encoded = command_set.encode(elements)
-    return pdu.message(3, encoded, size, is_command=True) + pdu.message(
-        3, REPORT, size, is_command=False
+    return pdu.message(context_id, encoded, size, is_command=True) + pdu.message(
+        context_id, REPORT, size, is_command=False
     )
 
 
@@ -125,14 +126,58 @@ def test_a_peer_that_releases_instead_gets_its_response(wire: Wire) -> None:
         pdu.message(3, b"no command set", 0, is_command=True),
         event() + pdu.user_abort(),
         response()[:20],
+        event(context_id=5) + response(),
+        response(command_set.HAS_DATA_SET) + response(),
     ],
-    ids=["abort", "release", "noise", "a report, then an abort", "half a response"],
+    ids=[
+        "abort",
+        "release",
+        "noise",
+        "a report, then an abort",
+        "half a response",
+        "a report in a context that was not proposed",
+        "a second command set in place of a data set",
+    ],
 )
 def test_without_a_response_the_outcome_is_unknown(wire: Wire, said: bytes) -> None:
     wire.says(said)
     wire.peer.shutdown(socket.SHUT_WR)
     with pytest.raises(UnknownOutcome, match="gave no answer"):
         wire.association.request_commitment(CONTEXT, b"objects", wire.take)
+
+
+def test_a_report_in_a_context_that_was_not_proposed_ends_the_association(wire: Wire) -> None:
+    wire.says(event(context_id=5))
+    wire.association.await_event(60.0, wire.take)
+    assert wire.taken == []
+    assert not wire.association.is_established
+
+
+def test_reports_without_end_are_no_response() -> None:
+    wire = Wire(timeout_seconds=0.5)
+    sending = threading.Thread(target=_send_without_end, args=(wire, event()), daemon=True)
+    hearing = threading.Thread(target=_hear, args=(wire,), daemon=True)
+    sending.start()
+    hearing.start()
+    with pytest.raises(UnknownOutcome, match="gave no answer"):
+        wire.association.request_commitment(CONTEXT, b"objects", wire.take)
+    assert wire.taken
+    sending.join(60)
+    hearing.join(60)
+    wire.peer.close()
+
+
+def test_a_report_of_empty_pieces_without_end_ends_the_association(wire: Wire) -> None:
+    empty = pdu.ITEM.pack(2, 3, 0) * 100_000
+    begun = event()[: -(len(REPORT) + 12)]
+    piece = pdu.HEADER.pack(pdu.P_DATA_TF, len(empty)) + empty
+    wire.peer.settimeout(60)
+    sending = threading.Thread(target=_send, args=(wire, begun + piece * 8), daemon=True)
+    sending.start()
+    wire.association.await_event(60.0, wire.take)
+    assert wire.taken == []
+    assert not wire.association.is_established
+    sending.join(60)
 
 
 def test_a_report_without_end_ends_the_association(wire: Wire) -> None:
@@ -149,5 +194,21 @@ def test_a_report_without_end_ends_the_association(wire: Wire) -> None:
 def _send(wire: Wire, content: bytes) -> None:
     try:
         wire.says(content)
+    except OSError:  # it was hung up on
+        return
+
+
+def _send_without_end(wire: Wire, content: bytes) -> None:
+    try:
+        while True:
+            wire.says(content)
+    except OSError:  # it was hung up on
+        return
+
+
+def _hear(wire: Wire) -> None:
+    try:
+        while wire.peer.recv(65536):
+            pass
     except OSError:  # it was hung up on
         return

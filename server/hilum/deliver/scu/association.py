@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -20,7 +21,7 @@ from hilum.deliver.client import UnknownOutcome
 from hilum.deliver.connection import ConnectionLost
 from hilum.deliver.scu import command, negotiation
 from hilum.deliver.scu.connection import SocketReader, pdvs
-from hilum.deliver.scu.message import Message, message_within, next_message
+from hilum.deliver.scu.message import Message, message_before
 from hilum.deliver.scu.negotiation import AssociateRejection, ProposedContext
 from hilum.deliver.scu.statuses import check_status
 from hilum.dicom import command_set, pdu
@@ -195,7 +196,8 @@ class ScuAssociation:
     ) -> command.Response:
         """Send a request for storage commitment and return its response (PS3.4 J.3.2).
 
-        A report that comes before the response goes to `take`. Raises UnknownOutcome.
+        Reports that come before the response go to `take`; the time limit is for all of them.
+        Raises UnknownOutcome.
         """
         request = command.commitment_request(self._next_id())
         wire = self._wire
@@ -203,12 +205,21 @@ class ScuAssociation:
         data_set = fragments(information, self._room)
         try:
             wire.send(_message(context.context_id, request, data_set, self._room))
-            while (message := next_message(wire)).is_event:
-                self._answer_event(wire, message, take)
-            return command.response_of(message.command, command_set.N_ACTION_RQ, self._message_id)
+            answer = self._answer_after_events(wire, take)
+            return command.response_of(answer, command_set.N_ACTION_RQ, self._message_id)
         except (ConnectionLost, command.NotTheAnswer) as error:
             self.abort()
             raise UnknownOutcome(f"{self.peer} gave no answer ({error})") from error
+
+    def _answer_after_events(self, wire: SocketReader, take: TakeEvent) -> bytes:
+        """Return the first command set that is no event. Raises ConnectionLost."""
+        seconds = self.peer.timeout_seconds
+        deadline = time.monotonic() + seconds
+        while (message := message_before(wire, deadline)) is not None:
+            if not message.is_event:
+                return bytes(message.command)
+            self._answer_event(wire, message, take)
+        raise ConnectionLost(f"no answer within {seconds:g} s")
 
     def await_event(
         self, seconds: float, take: TakeEvent, is_over: Callable[[], bool] = lambda: False
@@ -217,15 +228,17 @@ class ScuAssociation:
         if self._wire is None:
             return
         try:
-            message = message_within(self._wire, seconds, is_over)
+            message = message_before(self._wire, time.monotonic() + seconds, is_over)
             if message is not None and message.is_event:
                 self._answer_event(self._wire, message, take)
         except ConnectionLost:
             self._drop()
 
     def _answer_event(self, wire: SocketReader, message: Message, take: TakeEvent) -> None:
-        context = next(item for item in self.contexts if item.context_id == message.context_id)
-        status, comment = take(message.elements, context.transfer_syntax_uid, message.data_set)
+        syntaxes = {item.context_id: item.transfer_syntax_uid for item in self.accepted}
+        if (syntax := syntaxes.get(message.context_id)) is None:
+            raise ConnectionLost("it reports in a presentation context that it did not accept")
+        status, comment = take(message.elements, syntax, bytes(message.data_set))
         response = command.event_response(message.elements, status, comment)
         wire.send(_message(message.context_id, response, iter(()), self._room))
 

@@ -12,18 +12,23 @@ from hilum.deliver.scu.connection import PdvFragment, SocketReader, pdvs
 from hilum.dicom import command_set, pdu
 
 _LOOK_SECONDS: Final = 0.5  # the delay in noticing that a wait shall end
-_LARGEST_BYTES: Final = (4 << 20) + (64 << 10)  # a report of some thirty thousand objects
+# With all headers: a report of some thirty thousand objects, also in small PDUs. Empty PDVs count.
+_LARGEST_WIRE_BYTES: Final = (4 << 20) + (64 << 10)
 
 
 @dataclass(slots=True)
 class Message:
-    """A message: its Presentation Context, its command set, and its data set, empty without one."""
+    """A message: its Presentation Context, its command set, and its data set, empty without one.
+
+    `wire_bytes`: those of its PDUs.
+    """
 
     context_id: int = 0
-    command: bytes = b""
+    command: bytearray = field(default_factory=bytearray)
     elements: Mapping[int, bytes] = field(default_factory=dict)
-    data_set: bytes = b""
+    data_set: bytearray = field(default_factory=bytearray)
     is_complete: bool = False
+    wire_bytes: int = 0
 
     @property
     def is_event(self) -> bool:
@@ -38,32 +43,26 @@ class Message:
             self.data_set += fragment.content
             self.is_complete = fragment.is_last
             return
+        if self.elements:
+            raise ConnectionLost("it sent a second command set within a message")
         self.command += fragment.content
         if fragment.is_last:
             try:
-                self.elements = command_set.decode(self.command)
+                self.elements = command_set.decode(bytes(self.command))
             except ValueError as error:
                 raise ConnectionLost("it sent something that is no command set") from error
             kind = command_set.number(self.elements.get(command_set.COMMAND_DATA_SET_TYPE))
             self.is_complete = kind == command_set.NO_DATA_SET
 
 
-def next_message(wire: SocketReader) -> Message:
-    """Return the next message of the peer, each PDU within its time limit. Raises ConnectionLost.
-
-    A release or an abort raises it, too; a release gets its response.
-    """
-    message = Message()
-    while not message.is_complete:
-        _add(wire, message, *wire.receive())
-    return message
-
-
-def message_within(
-    wire: SocketReader, seconds: float, is_over: Callable[[], bool]
+def message_before(
+    wire: SocketReader, deadline: float, is_over: Callable[[], bool] = lambda: False
 ) -> Message | None:
-    """Return the next message; None: it did not come within this time. Raises ConnectionLost."""
-    deadline = time.monotonic() + seconds
+    """Return the next message; None: it did not come in time. Raises ConnectionLost.
+
+    `deadline`: by the monotonic clock. A release or an abort raises, too; a release gets its
+    response.
+    """
     message = Message()
     while not message.is_complete:
         left = deadline - time.monotonic()
@@ -84,5 +83,6 @@ def _add(wire: SocketReader, message: Message, kind: int, whole: bytes) -> None:
         raise ConnectionLost("it aborted the association")
     for fragment in pdvs(whole):
         message.add(fragment)
-    if len(message.command) + len(message.data_set) > _LARGEST_BYTES:
+    message.wire_bytes += len(whole)
+    if message.wire_bytes > _LARGEST_WIRE_BYTES:
         raise ConnectionLost("its message is larger than any report")
