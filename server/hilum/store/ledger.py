@@ -903,6 +903,11 @@ class Ledger:
         with self._writes.begin() as connection:
             return clock_recovery.free(connection, stage, longest_seconds, self._clock())
 
+    def reschedule_commitments_after_clock_step(self, longest_seconds: float) -> int:
+        """Ask destinations for documents that wait longer than that, and return their number."""
+        with self._writes.begin() as connection:
+            return asked_commitments.free(connection, longest_seconds, self._clock())
+
     def listen(self, stage: str) -> Subscription:
         """A subscription that is notified when rows of this stage may be due."""
         return self._notifier.listen(stage)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from hilum.observability import telemetry
-from hilum.settings import Settings
+from hilum.settings import CStoreDestination, Settings
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
 from hilum.store.queue.clock_recovery import SKEW_SECONDS
@@ -19,6 +19,8 @@ _STEP_SECONDS = 5.0  # smaller steps have no visible effect
 _JITTER = 1.25  # of a pause between attempts
 # the longest wait of a comparison for its shadow, or of a storage commitment for its objects
 _PATIENCE_SECONDS = 3600.0
+# more than a pause between two requests for storage commitment, or the time of one
+_COMMITMENT_SECONDS = 86_400.0
 _log = telemetry.logger("supervisor")
 
 
@@ -38,6 +40,16 @@ def longest_waits(settings: Settings) -> Mapping[str, float]:
     }
 
 
+def longest_commitment(settings: Settings) -> float:
+    """Return the largest number of seconds until a destination is asked for a document again."""
+    hours = [
+        item.commitment_hours
+        for item in settings.destinations.values()
+        if isinstance(item, CStoreDestination)
+    ]
+    return max([_COMMITMENT_SECONDS, *(3600.0 * item for item in hours)])
+
+
 class ClockStepMonitor:
     """A watch for clock steps. `look` runs at each beat.
 
@@ -51,6 +63,7 @@ class ClockStepMonitor:
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
         self._waits = longest_waits(settings)
+        self._commitment = longest_commitment(settings)
         self._clock = clock
         self._steady = steady
         self._ahead = math.inf
@@ -78,6 +91,8 @@ class ClockStepMonitor:
                 for stage, longest in self._waits.items()
                 if (count := ledger.reschedule_after_clock_step(stage, longest))
             }
+            if count := ledger.reschedule_commitments_after_clock_step(self._commitment):
+                freed["commitments"] = count
         except AWAY as error:
             _log.warning(
                 "clock_check_failed", error=error_text(error), advice="tried again at the next beat"

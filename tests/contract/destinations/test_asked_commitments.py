@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -14,10 +15,11 @@ from hilum.domain import (
     RecordedReport,
     SopReference,
 )
-from hilum.settings import DicomDestination
+from hilum.settings import DicomDestination, Settings
 from hilum.store.queue import asked_commitments
 from hilum.store.queue.asked_commitments import AskedScp
 from hilum.store.schema.tables import asked_commitment, delivery
+from hilum.supervisor.clock_recovery import ClockStepMonitor
 from tests.support.ledger.street import Street
 
 PACS = AskedScp("pacs", "ORTHANC", 2)
@@ -286,3 +288,32 @@ def test_documents_that_were_asked_for_often_enough_are_not_asked_for_again(
     ask(street)
     street.clock.now += DAY + 1
     assert street.ledger.begin_commitment(PACS, SECONDS) is None
+
+
+def test_after_the_clock_was_set_back_it_is_asked_and_a_report_is_awaited_anew(
+    street: Street,
+) -> None:
+    street.clock.now = time.time() + 10 * DAY
+    delivered(street, "1.1")
+    ask(street)
+    street.receive("1.2", 1)
+    street.read()
+    street.assemble()
+    street.report()
+    accept(street)
+    street.clock.now -= 10 * DAY
+    assert street.ledger.begin_commitment(PACS, SECONDS) is None
+    ClockStepMonitor(Settings(), street.clock, lambda: 0.0).look(street.ledger)
+    request = street.ledger.begin_commitment(PACS, SECONDS)
+    assert request is not None
+    assert len(request.references) == 1
+    moments = [row.commitment_due_at - street.clock.now for row in street.rows(delivery)]
+    assert moments == [DAY, SECONDS]
+
+
+def test_what_waits_rightly_is_not_asked_for_when_another_host_starts(street: Street) -> None:
+    street.clock.now = time.time()
+    delivered(street, "1.1")
+    ask(street)
+    ClockStepMonitor(Settings(), street.clock, lambda: 0.0).look(street.ledger)
+    assert street.ledger.seconds_to_commitment("pacs") == DAY

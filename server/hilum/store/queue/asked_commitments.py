@@ -33,6 +33,7 @@ from hilum.domain import (
     RecordedReport,
     SopReference,
 )
+from hilum.store.queue.clock_recovery import SKEW_SECONDS
 from hilum.store.queue.requeue import DUE_AGAIN, NO_COMMITMENT, WITH_STUDY
 from hilum.store.schema.tables import asked_commitment, delivery, document, study
 
@@ -347,6 +348,18 @@ def forget_others(connection: Connection, names: Collection[str]) -> int:
     others = and_(_IS_OPEN, delivery.c.destination.not_in(names))
     values = {**NO_COMMITMENT, "detail": None}
     return connection.execute(update(delivery).where(others).values(values)).rowcount
+
+
+def free(connection: Connection, longest_seconds: float, now: float) -> int:
+    """Make documents due that wait longer than this, and return their number.
+
+    Their moments are of a clock that was set back. A report that is awaited may still come: that
+    wait begins anew.
+    """
+    is_asked = delivery.c.commitment == DeliveryCommitment.ASKED
+    too_late = and_(_IS_OPEN, delivery.c.commitment_due_at > now + longest_seconds + SKEW_SECONDS)
+    values = {"commitment_due_at": case((is_asked, now + longest_seconds), else_=now)}
+    return connection.execute(update(delivery).where(too_late).values(values)).rowcount
 
 
 def waiting(connection: Connection) -> dict[str, tuple[int, float]]:
