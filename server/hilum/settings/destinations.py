@@ -280,8 +280,8 @@ class HttpDestination(HttpPeer):
     def _has_no_commitment(cls, given: object) -> object:
         if isinstance(given, Mapping) and any(str(key).startswith("commitment") for key in given):
             raise ValueError(
-                "a destination of kind stow is not asked for storage commitment, which is a service"
-                " of DIMSE: remove the setting, or deliver with kind dicom"
+                "a destination by HTTP is not asked for storage commitment, which is a service of"
+                " DIMSE: remove the setting, or deliver with kind dicom"
             )
         return given
 
