@@ -22,7 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ParamSpec, TypeVar
 
@@ -47,7 +47,7 @@ from hilum.domain import (
 from hilum.errors import NotAnalysed, ReceiverGone, Refused, Retry, WorkerDied
 from hilum.observability import telemetry, tracing
 from hilum.one_thread import OneThread
-from hilum.settings import Pipeline
+from hilum.settings import Destination, Pipeline
 from hilum.store.audit.log import Deed
 from hilum.store.database.engines import AWAY, DAMAGED, error_text, is_damaged
 from hilum.store.ledger import Ledger
@@ -111,6 +111,19 @@ STAGES: dict[str, Stage] = {
         lease_seconds=180,
     ),
 }
+
+TURN_SECONDS = 60.0
+"""Of a delivery's lease: a document that comes to its turn later is given back."""
+_MESSAGES = 4  # of one delivery, that may each take the time limit
+
+
+def delivery_stage(destination: Destination) -> Stage:
+    """Return the stage of deliveries there: a lease lasts longer than a turn and a delivery."""
+    stage = STAGES["deliver"]
+    message_seconds = getattr(destination, "timeout_seconds", 0.0)  # a folder has none
+    lease_seconds = max(stage.lease_seconds, TURN_SECONDS + _MESSAGES * message_seconds)
+    return replace(stage, lease_seconds=lease_seconds)
+
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -40,7 +40,7 @@ from hilum.domain import (
 from hilum.errors import Refused, Retry
 from hilum.observability import telemetry, tracing
 from hilum.one_thread import OneThread
-from hilum.pipeline import STAGES, Stage, StageLoop
+from hilum.pipeline import STAGES, TURN_SECONDS, StageLoop, delivery_stage
 from hilum.processes.commitment_handler import CommitHandler
 from hilum.processes.commitment_loop import CommitmentLoop
 from hilum.processes.comparison_handler import CompareHandler
@@ -71,9 +71,7 @@ from hilum.withheld_reports import Cause, Subject, cause_of
 
 _CLOSE_SECONDS = 10.0  # until a client that does not close is abandoned
 _EPOCH_SECONDS = 1.0
-_TURN_SECONDS = 60.0  # of a lease: a document that comes to its turn later is given back
 _COLLECT_SECONDS = 5.0  # documents of this time share a request for storage commitment
-_MESSAGES = 4  # of one delivery, that may each take the time limit
 log = telemetry.logger("processes")
 
 
@@ -413,14 +411,6 @@ def _has_findings(job: ReportJob) -> bool:
     return job.result.outcome is not Outcome.NOT_ANALYSED
 
 
-def delivery_stage(destination: Destination) -> Stage:
-    """Return the stage of deliveries there: a lease lasts longer than a turn and a delivery."""
-    stage = STAGES["deliver"]
-    message_seconds = getattr(destination, "timeout_seconds", 0.0)  # a folder has none
-    lease_seconds = max(stage.lease_seconds, _TURN_SECONDS + _MESSAGES * message_seconds)
-    return replace(stage, lease_seconds=lease_seconds)
-
-
 class DeliverHandler:
     """deliver: one destination, one document at a time in a thread of its own.
 
@@ -488,7 +478,7 @@ class DeliverHandler:
 
     def _send(self, job: DeliveryJob, claimed_at: float) -> None:
         """Send it, unless its lease could end meanwhile: another host would send it, too."""
-        if self._clock() - claimed_at > _TURN_SECONDS:
+        if self._clock() - claimed_at > TURN_SECONDS:
             raise Retry(
                 "the documents before it took long; it waits for another turn",
                 after_seconds=0.0,

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from hilum.observability import telemetry
+from hilum.pipeline import delivery_stage
 from hilum.settings import CStoreDestination, Settings
 from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
@@ -25,15 +26,17 @@ _log = telemetry.logger("supervisor")
 
 
 def longest_waits(settings: Settings) -> Mapping[str, float]:
-    """Return the largest number of seconds, by stage, until a row is due."""
+    """Return the largest number of seconds, by stage, until a row is due or its lease ends."""
     own = [rule.then.quiet_seconds for rule in settings.rules_in_use]
     quiet = max(settings.studies.quiet_seconds, *(seconds or 0.0 for seconds in own), 0.0)
     pause = _JITTER * max(
         settings.pipeline.maximum_backoff_seconds, settings.pipeline.backoff_seconds
     )
-    short = dict.fromkeys(("analyse", "report", "deliver"), pause)
+    leases = [delivery_stage(item).lease_seconds for item in settings.destinations.values()]
     return {
-        **short,
+        "analyse": pause,
+        "report": pause,
+        "deliver": max([pause, *leases]),
         "assemble": max(quiet, pause),
         "compare": max(quiet, pause, _PATIENCE_SECONDS),
         "commit": max(pause, _PATIENCE_SECONDS),

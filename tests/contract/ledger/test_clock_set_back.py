@@ -6,7 +6,8 @@ import dataclasses
 import time
 
 from hilum.domain import Advance, ReadingState
-from hilum.settings import Sender, Settings
+from hilum.pipeline import delivery_stage
+from hilum.settings import DicomDestination, Sender, Settings
 from hilum.store.ledger import Ledger
 from hilum.store.schema import tables
 from hilum.supervisor.clock_recovery import ClockStepMonitor
@@ -127,3 +128,15 @@ def test_what_is_held_rightly_stays_so(street: Street, ledger: Ledger, clock: Cl
         [],
         False,
     )
+
+
+def test_the_lease_of_a_delivery_with_a_long_limit_is_held_rightly(
+    street: Street, ledger: Ledger, clock: Clock
+) -> None:
+    clock.now = time.time()
+    slow = DicomDestination(ae_title="PACS", timeout_seconds=900.0)
+    seconds = delivery_stage(slow).lease_seconds
+    assert ledger.acquire_destination("pacs", "another", seconds)
+    settings = Settings(destinations={"pacs": slow})
+    ClockStepMonitor(settings, clock, lambda: 0.0).look(ledger)
+    assert not ledger.acquire_destination("pacs", "ours", seconds)

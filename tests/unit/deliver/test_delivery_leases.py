@@ -10,7 +10,8 @@ import pytest
 
 from hilum.domain import Advance, DeliveryJob, DeliveryState, Lease
 from hilum.errors import Retry
-from hilum.processes.dispatcher import DeliverHandler, delivery_stage
+from hilum.pipeline import delivery_stage
+from hilum.processes.dispatcher import DeliverHandler
 from hilum.settings import (
     Destination,
     DicomDestination,

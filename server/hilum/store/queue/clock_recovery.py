@@ -15,7 +15,7 @@ from hilum.store.schema.tables import delivery, destination, study
 
 SKEW_SECONDS = 300.0
 """The clocks of several hosts may differ by this; a smaller step delays rows by no more."""
-_LONGEST_LEASE_SECONDS = 600.0  # more than that of any stage
+_LONGEST_LEASE_SECONDS = 600.0  # more than that of any stage, but of deliveries with long limits
 
 
 def free(connection: Connection, stage: str, longest_seconds: float, now: float) -> int:
