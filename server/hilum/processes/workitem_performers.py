@@ -12,6 +12,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from hilum.backoff import Backoff
 from hilum.observability import telemetry
 from hilum.services.workitems.performer import TaskPerformer
@@ -28,7 +30,7 @@ log = telemetry.logger("processes")
 
 
 async def performing(settings: Settings, ledger: Ledger, owner: str) -> None:
-    """Perform the work items of all managers until it is cancelled. A bug in a thread is raised."""
+    """Perform the work items of all managers until it is cancelled."""
     stop = threading.Event()
     loop = asyncio.get_running_loop()
     with ThreadPoolExecutor(len(settings.workitems), "workitems") as pool:
@@ -90,16 +92,24 @@ class PerformerThread:
                 telemetry.WORKITEM_MANAGER_AWAY.labels(self._name).set(0)
                 telemetry.WORKITEMS_OPEN.labels(self._name).set(0)
         except ManagerAway as error:
-            if self._stop.is_set():
-                return 0.0
-            self._failures += 1
-            with contextlib.suppress(*AWAY):
-                self._note(items, error.detail)
-            return max(self._backoff.after(self._failures), error.after_seconds or 0.0)
+            return self._failed(items, error.detail, error.after_seconds or 0.0)
         except AWAY as error:
             log.warning("workitems_not_followed", manager=self._name, error=error_text(error))
+        except Exception as error:  # a bug here must not stop the reports of this process
+            log.error("workitems_failed", manager=self._name, exc_info=error)
+            problem = f"{self._name}: unexpected {type(error).__name__}; see the log"
+            return self._failed(items, problem, 0.0)
         self._failures = 0
         return poll
+
+    def _failed(self, items: Workitems, problem: str, wait_seconds: float) -> float:
+        """Keep a problem, and return the seconds until the next turn."""
+        if self._stop.is_set():
+            return 0.0
+        self._failures += 1
+        with contextlib.suppress(SQLAlchemyError):
+            self._note(items, problem)
+        return max(self._backoff.after(self._failures), wait_seconds)
 
     def _note(self, items: Workitems, problem: str) -> None:
         """Log when a manager goes away and when it is back; keep the problem for people."""

@@ -46,6 +46,7 @@ _DISCONTINUED: Final = "0074100E"
 _REASON: Final = "00741238"
 _UNSPECIFIED: Final = Code("110513", "DCM", "Discontinued for unspecified reason")  # CID 9300
 _IMAGES: Final = frozenset(IMAGE_SOP_CLASSES.values())
+_LONGEST_TIME: Final = 26  # characters of DT
 _URGENT: Final = "HIGH"
 _RANKS: Final = {_URGENT: 0, "MEDIUM": 1, "LOW": 2}
 
@@ -116,7 +117,7 @@ def may_match(item: DataSet, codes: Iterable[Code]) -> bool:
 
 def order_of(item: DataSet) -> tuple[int, str]:
     """Return the key of the order of claims: Priority (0074,1200), then the scheduled start."""
-    return _RANKS.get(text_of(item, PRIORITY), 1), text_of(item, START)
+    return _RANKS.get(text_of(item, PRIORITY), 1), text_of(item, START)[:_LONGEST_TIME]
 
 
 def is_urgent(item: DataSet) -> bool:

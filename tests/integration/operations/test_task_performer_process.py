@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from hilum.domain import Workitem, WorkitemState
 from hilum.services.launch_spec import process_name
 from hilum.settings import Settings
+from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
 from hilum.store.queue.workitems import Workitems
 from tests.support.ledger.ledgers import migrated_sqlite
@@ -122,3 +124,22 @@ def test_a_manager_that_is_away_is_named_once_and_asked_again(rig: Rig) -> None:
         running.terminate()
         assert running.wait(60) == 0
     assert rig.items.hold("ris", "another", 60.0), "the lease was given back"
+
+
+def test_an_unexpected_error_of_an_item_leaves_the_dispatcher_at_work(rig: Rig) -> None:
+    refuse = "CREATE TRIGGER refused BEFORE UPDATE ON workitem BEGIN SELECT RAISE(ABORT, ''); END"
+    engine = open_engine(rig.settings.ledger_url)
+    with engine.begin() as connection:
+        connection.execute(text(refuse))
+    rig.manager.add(item())
+    with dispatcher(rig.settings, rig.log) as running:
+        wait_for(rig.items.problems)
+        assert rig.items.problems() == {"ris": "ris: unexpected IntegrityError; see the log"}
+        with engine.begin() as connection:
+            connection.execute(text("DROP TRIGGER refused"))
+        wait_for(lambda: (row := rig.row()) and row.state is WorkitemState.CLAIMED)
+        wait_for(lambda: not rig.items.problems())
+        running.terminate()
+        assert running.wait(60) == 0
+    engine.dispose()
+    assert rig.said("workitems_failed")

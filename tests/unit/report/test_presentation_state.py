@@ -186,6 +186,13 @@ def test_a_header_that_cannot_be_read_is_left_out() -> None:
         {"PixelAspectRatio": ["0", "1"]},
         {"ShutterShape": "STAR"},
         {"ShutterShape": "CIRCULAR", "RadiusOfCircularShutter": "10"},
+        {
+            "ShutterShape": "CIRCULAR",
+            "CenterOfCircularShutter": ["1", "1"],
+            "RadiusOfCircularShutter": "99999999999",
+        },
+        {"ImagerPixelSpacing": ["1e300", "1e-5"]},
+        {"ImagerPixelSpacing": ["1e-300", "1e5"]},
     ],
 )
 def test_a_value_that_makes_no_sense_counts_as_absent(changes: dict[str, object]) -> None:
@@ -198,6 +205,7 @@ def test_a_value_that_makes_no_sense_counts_as_absent(changes: dict[str, object]
         shown = source_display(instance_of(image), SPEC)
     assert shown is not None
     assert (shown.shutter, min(shown.aspect) > 0) == ({}, True)
+    assert max(shown.aspect) <= 1000, "as IS it has at most 12 characters (PS3.5 6.2)"
     assert shown.spacing is None or "PixelSpacing" not in changes
 
 

@@ -34,6 +34,7 @@ from hilum_preprocessing.spec.placement import Placement, place
 from hilum_preprocessing.spec.sizing import geometry_of
 
 _LONGEST_TYPE: Final = 16  # characters: the defined terms have three at most
+_LARGEST_IS: Final = 2**31 - 1  # PS3.5 6.2
 _LARGEST_TERM: Final = 1000  # of an aspect ratio in whole numbers
 # The attributes of a shape and how many values each has; 0: points of a polygon (PS3.3 C.7.6.11).
 _SHUTTERS: Final[Mapping[str, tuple[tuple[str, int], ...]]] = {
@@ -157,10 +158,10 @@ def _spacing(header: Dataset) -> tuple[float, float] | None:
 
 def _aspect(header: Dataset) -> tuple[int, int]:
     ratio = pixel_aspect_of(header)
-    if ratio is None or not math.isfinite(ratio):
+    if ratio is None or not 1 / _LARGEST_TERM <= ratio <= _LARGEST_TERM:
         return 1, 1
     found = Fraction(ratio).limit_denominator(_LARGEST_TERM)
-    return max(1, found.numerator), found.denominator
+    return found.numerator, found.denominator
 
 
 def _shutter(header: Dataset) -> Mapping[str, Any]:
@@ -179,7 +180,7 @@ def _whole_shutter(header: Dataset) -> Mapping[str, Any]:
     for keyword, count in (pair for shape in shapes for pair in _SHUTTERS[shape]):
         values = [round(value) for value in numbers(header, keyword)]
         is_whole = len(values) == count if count else len(values) >= 6 and len(values) % 2 == 0
-        if not is_whole:
+        if not is_whole or max(map(abs, values)) > _LARGEST_IS:
             return {}
         found[keyword] = values if len(values) > 1 else values[0]
     shade = numbers(header, "ShutterPresentationValue")

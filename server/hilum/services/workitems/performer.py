@@ -135,14 +135,14 @@ class TaskPerformer:
 
     def _candidates(self) -> list[str]:
         """Return the items of the manager that may be claimed and are new, in their order."""
-        found: dict[str, DataSet] = {}
+        found: dict[str, tuple[int, str]] = {}  # no more of an answer, which may be large
         for code in self._codes:
             for data in self._client.search(code):
                 uid = ups.uid_of(data)
                 if uid and ups.may_match(data, self._codes):
-                    found.setdefault(uid, data)
+                    found.setdefault(uid, ups.order_of(data))
         new = found.keys() - self._items.known(self._name, found.keys())
-        return sorted(new, key=lambda uid: (ups.order_of(found[uid]), uid))
+        return sorted(new, key=lambda uid: (found[uid], uid))
 
     def _advance(self, item: Workitem) -> None:
         """Take all steps of an item that can be taken now."""
