@@ -18,7 +18,6 @@ from hilum.cli import (
     import_release,
     ingest,
     models,
-    reanalyse,
     releases,
     resend,
     retention,
@@ -29,7 +28,7 @@ from hilum.cli import (
     transfer,
     triton,
 )
-from hilum.cli.campaigns import campaign, compare, export, sources, status
+from hilum.cli.campaigns import campaign, compare, export, reanalyse, sources, status
 from hilum.cli.evaluation import evaluate
 from hilum.cli.fleet import hosts, ledger, workitems
 from hilum.cli.frame import app

@@ -15,13 +15,14 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
 from hilum import __version__
 from hilum.api import problems
 from hilum.api.audited_actions import AuditedRoute
 from hilum.api.pages.formatting import picture_words
+from hilum.html_page import environment
 
 _FOLDER: Final = Path(__file__).parent
 _STYLE: Final = (_FOLDER / "page.css").read_text(encoding="utf-8")
@@ -45,14 +46,10 @@ HEADERS: Final = {
     "Referrer-Policy": "same-origin",
 }
 
-_templates = Environment(
-    loader=FileSystemLoader(_FOLDER / "templates"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
+_templates = environment(
+    FileSystemLoader(_FOLDER / "templates"),
+    {"first_capital": lambda text: text[:1].upper() + text[1:]},
 )
-_templates.filters["first_capital"] = lambda text: text[:1].upper() + text[1:]
 _templates.globals.update(style=Markup(_STYLE), script=Markup(_SCRIPT), version=__version__)  # noqa: S704 - our own files
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader
 
 from hilum.evaluate.doubts import doubts_of
 from hilum.evaluate.evaluation import Evaluation
 from hilum.evaluate.measures import Measured
 from hilum.evaluate.page import plots
+from hilum.html_page import environment
 
 
 def page(found: Evaluation, made_at: str) -> str:
@@ -20,19 +21,16 @@ def page(found: Evaluation, made_at: str) -> str:
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("hilum.evaluate.page", "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+    return environment(
+        PackageLoader("hilum.evaluate.page", "templates"),
+        {
+            "measured": measured,
+            "roc": plots.roc_plot,
+            "precision": plots.precision_plot,
+            "reliability": plots.reliability_plot,
+            "histogram": plots.histogram_plot,
+        },
     )
-    environment.filters["measured"] = measured
-    environment.filters["roc"] = plots.roc_plot
-    environment.filters["precision"] = plots.precision_plot
-    environment.filters["reliability"] = plots.reliability_plot
-    environment.filters["histogram"] = plots.histogram_plot
-    return environment
 
 
 def measured(item: Measured | None) -> str:
