@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -105,19 +105,16 @@ def evaluate(
     The scores come from `hilum export`, a campaign, or another CSV. Protocols: evaluate.md.
     """
     _require_words(
-        (("--blank", blank, ("negative", "ignored")), ("--rows", rows, ("majority", "any", "all")))
-    )
-    _require_words(
         (
+            ("--blank", blank, ("negative", "ignored")),
+            ("--rows", rows, ("majority", "any", "all")),
             ("--split", split, ("all",)),
             ("--unit", unit, ("image", "study")),
             ("--aggregation", aggregation, ("max", "mean")),
             ("--score", score, ("score", "logit", "probability")),
         )
     )
-    for path in out or ():
-        if path.suffix not in _FORMATS:
-            raise ended(2, f"--out {path}: give a name that ends in .json or .html")
+    _require_formats(out or ())
     if sum(source is not None for source in (results, campaign, images)) != 1:
         raise ended(2, "give the scores: one of --results, --campaign and --images")
     from hilum.evaluate.cases.cases import JoinChoices  # noqa: PLC0415 - imports numpy
@@ -149,9 +146,8 @@ def evaluate(
                 "unit": unit,
                 "aggregation": aggregation,
             }
-            again = [f"--{name} {shlex.quote(value)}" for name, value in given.items() if value]
-            again += [f"--map {shlex.quote(text)}" for text in finding or ()]
-            _say_commands(chosen, label_choices, labels, images, release, [protocol, *again])
+            again = [protocol, *_repeated(given, finding or ())]
+            _say_commands(chosen, label_choices, labels, images, release, again)
             return
         choices = ScoreChoices(release, score, score_prefix)
         settings = _settings(config, campaign)
@@ -183,6 +179,18 @@ def _require_words(given: Sequence[tuple[str, str, tuple[str, ...]]]) -> None:
     for option, value, known in given:
         if value and value not in known:
             raise ended(2, f"{option} {value}: say {' or '.join(known)}")
+
+
+def _require_formats(out: Sequence[Path]) -> None:
+    for path in out:
+        if path.suffix not in _FORMATS:
+            raise ended(2, f"--out {path}: give a name that ends in .json or .html")
+
+
+def _repeated(given: Mapping[str, str], findings: Sequence[str]) -> list[str]:
+    """Return options as a shell takes them; those without a value are left out."""
+    options = [f"--{name} {shlex.quote(value)}" for name, value in given.items() if value]
+    return [*options, *(f"--map {shlex.quote(text)}" for text in findings)]
 
 
 def _map(given: Sequence[str] | None) -> dict[str, str]:
