@@ -30,7 +30,7 @@ from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
 from hilum.store.queue.asked_commitments import AskedScp
 
-_log = telemetry.logger("deliver")
+log = telemetry.logger("deliver")
 
 _SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
 _MESSAGES: Final = 6  # of one request, that may each take the time limit
@@ -92,7 +92,7 @@ class CommitmentLoop:
             try:
                 pause = await self._thread.call(self.turn)
             except AWAY as error:
-                _log.error(
+                log.error(
                     "ledger_unavailable",
                     stage="commitment",
                     error=error_text(error),
@@ -127,8 +127,19 @@ class CommitmentLoop:
         request = self._ledger.begin_commitment(self._scp, self._lease_seconds)
         if request is None:
             return poll
-        self._ask(request)
+        self._try(request)
         return 0.0
+
+    def _try(self, request: AskedCommitment) -> None:
+        """Ask; a bug that one request meets must not stop the reports of this process."""
+        try:
+            self._ask(request)
+        except AWAY:
+            raise
+        except Exception as error:
+            log.error("commitment_failed", destination=self._name, exc_info=error)
+            problem = f"unexpected {type(error).__name__}; see the log"
+            self._put_off(request.transaction_uid, problem, _REFUSED_SECONDS, was_sent=True)
 
     def _give_up(self) -> bool:
         """Return whether documents were given up; there may be more."""
@@ -140,7 +151,7 @@ class CommitmentLoop:
         count = self._ledger.give_up_commitments(self._scp, unanswered)
         if count:
             telemetry.DELIVERY_COMMITMENTS.labels(self._name, "given_up").inc(count)
-            _log.error(
+            log.error(
                 "commitment_given_up",
                 destination=self._name,
                 documents=count,
@@ -215,7 +226,7 @@ class CommitmentLoop:
         longest = 3600 * self._destination.commitment_hours
         pause = min(seconds, longest)
         self._ledger.put_off_commitment(uid, detail, pause, was_sent=was_sent)
-        _log.warning(
+        log.warning(
             "commitment_not_asked",
             destination=self._name,
             detail=detail,

@@ -130,6 +130,26 @@ def test_the_loop_asks_by_itself_until_it_is_stopped(house: House) -> None:
         asyncio.run(serve(house.loop(scp, commitment_wait_seconds=60.0)))
 
 
+def test_an_unexpected_error_puts_the_request_off_and_the_loop_goes_on(house: House) -> None:
+    item = house.deliver()
+    refuse = (
+        "CREATE TRIGGER refused BEFORE UPDATE OF commitment ON delivery"
+        " WHEN NEW.commitment = 'asked' BEGIN SELECT RAISE(ABORT, ''); END"
+    )
+    with closing(sqlite3.connect(house.settings.site.state_dir / "ledger.sqlite")) as connection:
+        connection.execute(refuse)
+        with ScriptedCommitmentScp() as scp:
+            house.loop(scp).turn()
+            asked = scp.next_request()
+        connection.execute("DROP TRIGGER refused")
+    row = house.row(item)
+    assert (row["commitment"], row["commitment_tries"]) == ("due", 1)
+    assert row["detail"] == "unexpected IntegrityError; see the log"
+    with reporting(house.listener.port) as association:
+        assert report_over(association, asked.transaction_uid, asked.references) == 0
+    assert house.commitment(item) == "committed", "its report is taken all the same"
+
+
 def test_a_report_on_an_association_of_the_scp_commits_after_a_restart(house: House) -> None:
     item = house.deliver()
     with ScriptedCommitmentScp() as scp:
