@@ -491,6 +491,29 @@ def test_a_malformed_item_does_not_hold_up_the_others(bench: Bench) -> None:
     assert bench.manager.state("1.2.840.1") == IN_PROGRESS
 
 
+def test_an_item_in_trouble_leaves_its_place_to_another(bench: Bench) -> None:
+    bench.settings = {"maximum_items": 1}
+    for number in range(1, 7):
+        bench.manager.add(item(f"1.2.840.{number}", f"1.2.{number}"))
+    performer = bench.performer()
+    performer.turn()
+    bench.manager.faults = fault("GET", "/workitems/1.2.840.1", reply(500))
+    performer.turn()
+    assert bench.manager.state("1.2.840.2") == IN_PROGRESS
+    assert bench.manager.state("1.2.840.3") == SCHEDULED
+
+
+def test_of_items_in_trouble_four_times_as_many_are_claimed_at_most(bench: Bench) -> None:
+    bench.settings = {"maximum_items": 1}
+    for number in range(1, 7):
+        bench.manager.add(item(f"1.2.840.{number}", f"1.2.{number}"))
+    bench.manager.faults = fault("PUT", "/state", reply(500))
+    performer = bench.performer()
+    for _ in range(8):
+        performer.turn()
+    assert len(bench.items.open_items("ris")) == 4
+
+
 @pytest.mark.parametrize(
     ("answer", "advice"),
     [

@@ -39,6 +39,7 @@ from hilum.workitems.client import ItemTrouble, RequestRefused, UpsClient
 from hilum.workitems.dicom_json import DataSet, text_of
 
 _ATTEMPTS: Final = 5
+_TROUBLED: Final = 4  # times maximum_items are claimed at most, those in trouble included
 _LOOKS: Final = 50  # at items of one search, beyond those that are claimed
 _FINISHING: Final = {
     WorkitemState.COMPLETING: WorkitemState.COMPLETED,
@@ -107,11 +108,18 @@ class TaskPerformer:
         """Take the next step of each claimed item, then claim others."""
         for item in self._items.open_items(self._name):
             self._advance(item)
-        free = self._manager.maximum_items - len(self._items.open_items(self._name))
+        free = self._free_places()
         if free > 0:
             self._claim_some(free)
         left = self._items.open_items(self._name)
         telemetry.WORKITEMS_OPEN.labels(self._name).set(len(left))
+
+    def _free_places(self) -> int:
+        """Return how many items may be claimed: those in trouble leave their places to others."""
+        most = self._manager.maximum_items
+        items = self._items.open_items(self._name)
+        troubled = sum(item.workitem_uid in self._troubled for item in items)
+        return min(most + troubled, _TROUBLED * most) - len(items)
 
     def _claim_some(self, free: int) -> None:
         """Claim at most so many items, the most urgent first."""
